@@ -95,6 +95,21 @@ func (s *Spec) canonical(ask Ask) Ask {
 	return ask
 }
 
+// taken is how many hits a Look, Spend or TakeUpTo takes where room more would
+// fit (below 0 where the state is overdrawn).
+func taken(ask Ask, allowed bool, room int64) int64 {
+	switch {
+	case ask.Mode == Look:
+		return 0
+	case allowed:
+		return ask.Cost
+	case ask.Mode == TakeUpTo:
+		return min(ask.Cost, max(room, 0))
+	default:
+		return 0
+	}
+}
+
 func clampTime(us int64) int64 { return min(max(us, 0), maxTimeUS) }
 
 // ceilDiv is ceil(a/b) for 0 ≤ a, 0 < b. In doubles, floor and ceil of a rounded

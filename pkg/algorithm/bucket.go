@@ -32,7 +32,7 @@ func (s *Spec) bucket(st State, now int64, ask Ask) (State, Decision) {
 		} else {
 			d.Allowed = level <= s.Capacity-ask.Cost*s.PerHit
 		}
-		d.Taken = wordsTaken(ask, d.Allowed, s.bucketRoom(level))
+		d.Taken = taken(ask, d.Allowed, s.bucketRoom(level))
 		level += d.Taken * s.PerHit
 	}
 

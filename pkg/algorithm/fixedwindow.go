@@ -25,7 +25,7 @@ func (s *Spec) fixedWindow(st State, now int64, ask Ask) (State, Decision) {
 	default:
 		d.Allowed = count+ask.Cost <= s.Requests
 		d.Never = !d.Allowed && ask.Cost > s.Requests
-		d.Taken = wordsTaken(ask, d.Allowed, s.Requests-count)
+		d.Taken = taken(ask, d.Allowed, s.Requests-count)
 		count += d.Taken
 		if !d.Allowed && ask.Mode == Spend && s.CountDenied {
 			count = min(count+ask.Cost, maxCount)
@@ -70,19 +70,4 @@ func (s *Spec) windowOf(stored, now int64) (window int64, stepped bool) {
 // boundWindow keeps products with a stored window number in range.
 func (s *Spec) boundWindow(number int64) int64 {
 	return min(max(number, 0), maxTimeUS/s.WindowUS+1)
-}
-
-// wordsTaken is how many hits a Look, Spend or TakeUpTo takes when room more
-// (possibly fewer than none) would fit.
-func wordsTaken(ask Ask, allowed bool, room int64) int64 {
-	switch {
-	case ask.Mode == Look:
-		return 0
-	case allowed:
-		return ask.Cost
-	case ask.Mode == TakeUpTo:
-		return min(ask.Cost, max(room, 0))
-	default:
-		return 0
-	}
 }

@@ -54,6 +54,8 @@ func (s *Service) prepare(snapshot *descriptors.Snapshot, c *Call) error {
 
 func (s *Service) validate(req *rls.RateLimitRequest) error {
 	switch {
+	case isMalformed(req):
+		return status.Error(codes.InvalidArgument, "request is no valid protobuf message, or holds text that is not UTF-8")
 	case req.GetDomain() == "":
 		return status.Error(codes.InvalidArgument, "rate limit domain must not be empty")
 	case len(req.GetDomain()) > s.opts.MaxValueBytes:
