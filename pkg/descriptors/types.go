@@ -63,17 +63,20 @@ type HeaderForm uint8
 // The header forms, combined as bits. HeadersUnset leaves it to the server,
 // HeadersNone asks for none.
 const (
-	HeadersUnset      HeaderForm = 0
 	HeadersNone       HeaderForm = 1 << iota
 	HeadersRateLimit             // RateLimit-Limit, -Remaining, -Reset
 	HeadersXRateLimit            // X-RateLimit-Limit, -Remaining, -Reset
 	HeadersDraft10               // RateLimit-Policy and RateLimit lists
+
+	HeadersUnset HeaderForm = 0
 )
 
 // Refused is what a client gets when the rule refuses.
 type Refused struct {
-	Body        string            // text of the body, or the name of a form: "" none
-	ContentType string            // "" leaves text/plain
+	// Body is the body's text, or one of the forms "none", "text" and
+	// "problem+json"; "" leaves it to the server.
+	Body        string
+	ContentType string            // of a text of one's own; "" leaves text/plain
 	Headers     map[string]string // further response headers
 }
 
@@ -101,6 +104,7 @@ type Limit struct {
 // Rule is one descriptor of the configuration that has something to say: limits,
 // unlimited, exempt, or a plain allow-list entry. It is immutable.
 type Rule struct {
+	id     string
 	Domain string
 	// Path is the rule's place as text: key or key_value of each level, joined
 	// by dots, without the domain ("tenant.route_/search").
@@ -146,8 +150,10 @@ type Match struct {
 	DomainKnown bool
 
 	statsKey string
+	path     []*node // the node that each entry met
+	scratch  []byte
 }
 
 // ID names the rule among all of a configuration, and stays the same over
 // reloads that leave its domain and path.
-func (r *Rule) ID() string { return r.Domain + "|" + r.Path }
+func (r *Rule) ID() string { return r.id }
