@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/internal/settings"
+	"github.com/weirhq/weir/pkg/backends/redis"
+)
+
+func (s *Server) openRedis(context.Context) error {
+	opts, err := redisOptions(&s.settings)
+	if err != nil {
+		return err
+	}
+	opts.Observer = s.metrics
+	store, err := redis.New(opts)
+	if err != nil {
+		return err
+	}
+	s.store = store
+	s.closers = append(s.closers, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.settings.Store.Timeout)
+		defer cancel()
+		if err := store.Close(ctx); err != nil {
+			s.log.Warn("redis was not closed cleanly", "error", err)
+		}
+	})
+	return nil
+}
+
+// redisOptions reads the REDIS_* settings. Errors name the variable, never a
+// value that may hold a password.
+func redisOptions(s *settings.Settings) (redis.Options, error) {
+	r := &s.Redis
+	opts := redis.Options{
+		Workers:     r.PoolSize,
+		DialTimeout: min(r.DialTimeout, redis.DefaultDialTimeout),
+		Timeout:     s.Store.Timeout,
+		Jitter:      time.Duration(max(0, s.Store.Jitter)) * time.Second,
+	}
+	if r.TLS {
+		config, err := redisTLS(r)
+		if err != nil {
+			return opts, err
+		}
+		opts.TLS = config
+	}
+	if err := redisAddress(&opts, r); err != nil {
+		return opts, err
+	}
+	if r.Auth != "" {
+		opts.Username, opts.Password = redis.ParseAuth(r.Auth.Reveal())
+	}
+	opts.SentinelUsername, opts.SentinelPassword = redis.ParseAuth(r.SentinelAuth.Reveal())
+	if r.AuthFile != "" {
+		opts.Credentials = redis.AuthFile(r.AuthFile)
+	}
+	return opts, nil
+}
+
+func redisAddress(opts *redis.Options, r *settings.Redis) error {
+	list := strings.Split(r.URL.Reveal(), ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	switch strings.ToUpper(r.Type) {
+	case "SINGLE", "":
+		opts.Network = r.Socket
+		if err := opts.ParseURL(r.URL.Reveal()); err != nil {
+			return fmt.Errorf("REDIS_URL: %w", err)
+		}
+	case "CLUSTER":
+		opts.Topology, opts.Addrs = redis.Cluster, list
+	case "SENTINEL":
+		if len(list) < 2 {
+			return errors.New("REDIS_URL: for REDIS_TYPE=SENTINEL write master,host:port,host:port…")
+		}
+		opts.Topology, opts.Master, opts.Addrs = redis.Sentinel, list[0], list[1:]
+	default:
+		return fmt.Errorf("REDIS_TYPE %q: write SINGLE, SENTINEL or CLUSTER", r.Type)
+	}
+	return nil
+}
+
+func redisTLS(r *settings.Redis) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if r.TLSCert != "" || r.TLSKey != "" {
+		pair, err := tls.LoadX509KeyPair(r.TLSCert, r.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("REDIS_TLS_CLIENT_CERT, REDIS_TLS_CLIENT_KEY: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if r.TLSCA != "" {
+		text, err := os.ReadFile(r.TLSCA)
+		if err != nil {
+			return nil, fmt.Errorf("REDIS_TLS_CACERT: %w", err)
+		}
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("REDIS_TLS_CACERT: %q holds no certificate", r.TLSCA)
+		}
+	}
+	c.RootCAs = roots
+	if r.TLSSkipHost {
+		skipHostname(c, roots)
+	}
+	return c, nil
+}
+
+// skipHostname verifies the chain but not the name.
+func skipHostname(c *tls.Config, roots *x509.CertPool) {
+	c.InsecureSkipVerify = true //nolint:gosec // the chain is verified below
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		if len(state.PeerCertificates) == 0 {
+			return errors.New("no server certificate")
+		}
+		between := x509.NewCertPool()
+		for _, cert := range state.PeerCertificates[1:] {
+			between.AddCert(cert)
+		}
+		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
+		return err
+	}
+}
