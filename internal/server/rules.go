@@ -41,6 +41,7 @@ func openRules(s settings.Settings, log *slog.Logger, m *metrics.Metrics) (*rule
 		DefaultAlgorithm: s.Rules.DefaultAlg,
 		RefuseMerge:      s.Rules.MergeDomains != nil && !*s.Rules.MergeDomains,
 		AllDocuments:     s.Rules.Config != "",
+		SkipForeign:      s.Rules.Config != "",
 	}}
 	if path := s.Rules.HashSecretFile; path != "" {
 		secret, err := os.ReadFile(path)
@@ -92,10 +93,7 @@ func (r *rules) reload() { r.watcher.Reload() }
 func (r *rules) load(files []descriptors.Source) error {
 	snapshot, problems := descriptors.Load(files, r.opts)
 	for _, p := range problems {
-		level := slog.LevelWarn
-		if p.Severity == descriptors.Error {
-			level = slog.LevelError
-		}
+		level := map[descriptors.Severity]slog.Level{descriptors.Note: slog.LevelInfo, descriptors.Warning: slog.LevelWarn, descriptors.Error: slog.LevelError}[p.Severity]
 		r.log.Log(context.Background(), level, "rules: "+p.Message,
 			"file", p.Pos.File, "line", p.Pos.Line, "column", p.Pos.Column, "rule", p.Path, "code", p.Code, "hint", p.Hint)
 	}

@@ -33,6 +33,8 @@ const (
 	codeTie           = "WEIR1028"
 	codeTooBig        = "WEIR1029"
 	codeNoEffect      = "WEIR1030"
+	codeForeign       = "WEIR1031"
+	codeNothing       = "WEIR1032"
 )
 
 // Code is one row of the table of diagnostics.
@@ -73,5 +75,7 @@ func Codes() []Code {
 		{codeTie, "two rules that match the same values equally well; the first one counts"},
 		{codeTooBig, "a file that is too large, too deep, or expands to too much"},
 		{codeNoEffect, "a setting without effect"},
+		{codeForeign, "a YAML file beside the rule files that is none: it has no `domain` and no `descriptors`"},
+		{codeNothing, "no rule file at all"},
 	}
 }

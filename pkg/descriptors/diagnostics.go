@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// Severity tells errors, which refuse a load, from warnings, which do not.
+// Severity tells errors, which refuse a load, from warnings and notes, which do
+// not.
 type Severity uint8
 
 // The severities.
 const (
 	Warning Severity = iota
 	Error
+	Note
 )
 
-// String gives "warning" or "error".
+// String gives "warning", "error" or "note".
 func (s Severity) String() string {
-	if s == Error {
-		return "error"
-	}
-	return "warning"
+	return [...]string{Warning: "warning", Error: "error", Note: "note"}[s]
 }
 
 // Diagnostic is one problem of a rule file.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -35,6 +36,9 @@ type Options struct {
 	// AllDocuments loads each document of a multi-document file; otherwise only
 	// the first one counts, as in the reference's layout.
 	AllDocuments bool
+	// SkipForeign passes over files that are no rule files, such as an Envoy
+	// configuration in the same folder; without any rule file the load fails.
+	SkipForeign bool
 	// HashSecret keys the hash of rules with hash_value.
 	HashSecret []byte
 }
@@ -67,6 +71,12 @@ func Load(files []Source, opts Options) (*Snapshot, Diagnostics) {
 	}
 	l.snapshot.hash = hex.EncodeToString(sum.Sum(nil)[:8])
 	l.build(documents)
+	if l.opts.SkipForeign && len(documents) == 0 && !l.found.HasErrors() {
+		l.found = append(l.found, Diagnostic{
+			Severity: Error, Code: codeNothing, Message: fmt.Sprintf("no rule file among %d files", len(files)),
+			Hint: "a rule file is a *.yaml file that begins with `domain: NAME`",
+		})
+	}
 	l.found.sort()
 	if l.found.HasErrors() {
 		return nil, l.found
@@ -101,6 +111,10 @@ func (l *loader) read(f Source) []*document {
 	}
 	var out []*document
 	for _, root := range roots {
+		if l.opts.SkipForeign && foreign(root) {
+			r.found = append(r.found, Diagnostic{Severity: Note, Code: codeForeign, Pos: r.pos(root), Message: "not a rule file: skipped"})
+			continue
+		}
 		if d := (&document{reader: &reader{file: f.Name}, root: root}); d.readTop() {
 			out = append(out, d)
 		} else {
@@ -108,6 +122,19 @@ func (l *loader) read(f Source) []*document {
 		}
 	}
 	return out
+}
+
+// foreign tells a map that has none of a rule file's keys.
+func foreign(root *yaml.Node) bool {
+	if root.Kind != yaml.MappingNode || len(root.Content) == 0 {
+		return false
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if key := root.Content[i].Value; contains(topKeys, key) || didYouMean(key, topKeys[:2]) != "" {
+			return false
+		}
+	}
+	return true
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
