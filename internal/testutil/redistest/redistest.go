@@ -1,0 +1,209 @@
+// Package redistest starts real Redis servers for tests: single ones, a cluster
+// and a Sentinel set, on free loopback ports, gone when the test ends.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Server is one redis-server process.
+type Server struct {
+	t      testing.TB
+	binary string
+	args   []string
+	Port   int
+	Dir    string
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+}
+
+// Binary finds redis-server. Without it the test is skipped, and fails where CI
+// is set.
+func Binary(t testing.TB) string {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("redis-server is not installed")
+		}
+		t.Skip("redis-server is not installed")
+	}
+	return path
+}
+
+// FreePort gives a port that nobody listened on a moment ago.
+func FreePort(t testing.TB) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Start starts a server with further settings, written as on its command line
+// ("--requirepass", "x"), and waits until it answers.
+func Start(t testing.TB, args ...string) *Server {
+	s := Prepare(t, args...)
+	s.Up()
+	return s
+}
+
+// Prepare is Start for a server that is not up yet.
+func Prepare(t testing.TB, args ...string) *Server {
+	s := &Server{t: t, binary: Binary(t), Port: FreePort(t), Dir: t.TempDir()}
+	s.args = append([]string{
+		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1 ::1", "--save", "", "--appendonly", "no",
+		"--dir", s.Dir, "--logfile", filepath.Join(s.Dir, "redis.log"),
+	}, args...)
+	t.Cleanup(s.kill)
+	return s
+}
+
+// Addr is host:port.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+
+// Up starts the process and waits until it listens.
+func (s *Server) Up() {
+	s.t.Helper()
+	s.mu.Lock()
+	s.cmd = exec.Command(s.binary, s.args...)
+	// A test that is killed must not leave a server behind.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := s.cmd.Start()
+	s.mu.Unlock()
+	require.NoError(s.t, err)
+	require.Eventually(s.t, func() bool {
+		conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+		if err != nil {
+			return false
+		}
+		_ = conn.Close()
+		return true
+	}, 10*time.Second, 10*time.Millisecond, "redis-server does not listen: %s", s.log())
+}
+
+func (s *Server) log() string {
+	text, _ := os.ReadFile(filepath.Join(s.Dir, "redis.log"))
+	return string(text)
+}
+
+func (s *Server) signal(sig os.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil && s.cmd.Process != nil {
+		_ = s.cmd.Process.Signal(sig)
+	}
+}
+
+// Freeze stops the process without ending it: it accepts connections and never
+// answers.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+// Down kills the process; its states are lost.
+func (s *Server) Down() { s.kill() }
+
+// Restart is Down and Up.
+func (s *Server) Restart() {
+	s.Down()
+	s.Up()
+}
+
+func (s *Server) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Client is a connection of the test's own.
+func (s *Server) Client() *goredis.Client {
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// StartCluster starts masters that share the slots, and waits until each knows.
+func StartCluster(t testing.TB, masters int) []*Server {
+	servers := make([]*Server, masters)
+	ctx := context.Background()
+	for i := range servers {
+		servers[i] = Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "yes")
+	}
+	const slots = 16384
+	for i, s := range servers {
+		c := s.Client()
+		from, to := i*slots/masters, (i+1)*slots/masters-1
+		require.NoError(t, c.ClusterAddSlotsRange(ctx, from, to).Err())
+		require.NoError(t, c.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		if i > 0 {
+			require.NoError(t, c.ClusterMeet(ctx, "127.0.0.1", strconv.Itoa(servers[0].Port)).Err())
+		}
+	}
+	for _, s := range servers {
+		c := s.Client()
+		require.Eventually(t, func() bool {
+			info, err := c.ClusterInfo(ctx).Result()
+			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
+		}, 20*time.Second, 20*time.Millisecond, "the cluster does not come together")
+	}
+	return servers
+}
+
+// SentinelSet is a master with a replica, watched by Sentinels.
+type SentinelSet struct {
+	Master, Replica *Server
+	Sentinels       []*Server
+	Name            string
+}
+
+// Addrs are the addresses of the Sentinels.
+func (s *SentinelSet) Addrs() []string {
+	out := make([]string, len(s.Sentinels))
+	for i := range s.Sentinels {
+		out[i] = s.Sentinels[i].Addr()
+	}
+	return out
+}
+
+// StartSentinel starts a master, a replica and three Sentinels that agree on
+// them and fail over within seconds. sentinelArgs are put into each Sentinel's
+// file, a line each.
+func StartSentinel(t testing.TB, serverArgs []string, sentinelLines ...string) *SentinelSet {
+	set := &SentinelSet{Name: "mymaster", Master: Start(t, serverArgs...)}
+	set.Replica = Start(t, append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(set.Master.Port)}, serverArgs...)...)
+	for range 3 {
+		s := Prepare(t)
+		conf := filepath.Join(s.Dir, "sentinel.conf")
+		lines := append([]string{
+			"port " + strconv.Itoa(s.Port), "dir " + s.Dir, "bind 127.0.0.1", "logfile " + filepath.Join(s.Dir, "redis.log"),
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", set.Name, set.Master.Port),
+			"sentinel down-after-milliseconds " + set.Name + " 500",
+			"sentinel failover-timeout " + set.Name + " 3000",
+		}, sentinelLines...)
+		require.NoError(t, os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+		s.args = []string{conf, "--sentinel"}
+		s.Up()
+		set.Sentinels = append(set.Sentinels, s)
+	}
+	return set
+}
