@@ -40,7 +40,7 @@ func (s *Server) openRedis(context.Context) error {
 func redisOptions(s *settings.Settings) (redis.Options, error) {
 	r := &s.Redis
 	opts := redis.Options{
-		Workers:     r.PoolSize,
+		Workers:     max(1, r.PoolSize/2),
 		DialTimeout: min(r.DialTimeout, redis.DefaultDialTimeout),
 		Timeout:     s.Store.Timeout,
 		Jitter:      time.Duration(max(0, s.Store.Jitter)) * time.Second,

@@ -25,7 +25,7 @@ const (
 
 // Defaults of Options.
 const (
-	DefaultWorkers     = 10
+	DefaultWorkers     = 5
 	DefaultDialTimeout = 5 * time.Second
 	DefaultTimeout     = 500 * time.Millisecond
 	DefaultQueue       = 4096
@@ -45,8 +45,9 @@ type Options struct {
 	SentinelUsername, SentinelPassword string
 	TLS                                *tls.Config // nil: plain; also used towards Sentinels
 
-	// Workers is how many pipelines may be under way, each on a connection of
-	// its own. 0 is DefaultWorkers.
+	// Workers is how many pipelines are under way at a time, each on a connection
+	// of its own; as many spare connections serve when the server is slow. 0 is
+	// DefaultWorkers.
 	Workers int
 	// Queue bounds the batches waiting for a worker; more answer ErrOverloaded.
 	// 0 is DefaultQueue.
@@ -104,7 +105,7 @@ func (o *Options) client() goredis.UniversalClient {
 			Addrs: o.Addrs, Username: o.Username, Password: o.Password, CredentialsProvider: o.Credentials, TLSConfig: o.TLS,
 			Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: quiet,
 			MaxRetries: -1, DialTimeout: o.DialTimeout, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			ContextTimeoutEnabled: true, PoolSize: o.Workers, PoolTimeout: timeout,
+			ContextTimeoutEnabled: true, PoolSize: 2 * o.Workers, PipelinePoolSize: -1, PoolTimeout: timeout,
 		})
 	case Sentinel:
 		return goredis.NewFailoverClient(&goredis.FailoverOptions{
@@ -112,7 +113,7 @@ func (o *Options) client() goredis.UniversalClient {
 			Username: o.Username, Password: o.Password, CredentialsProvider: o.Credentials, DB: o.DB, TLSConfig: o.TLS,
 			Protocol: 2, DisableIdentity: true,
 			MaxRetries: -1, DialTimeout: o.DialTimeout, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			ContextTimeoutEnabled: true, PoolSize: o.Workers, PoolTimeout: timeout,
+			ContextTimeoutEnabled: true, PoolSize: 2 * o.Workers, PipelinePoolSize: -1, PoolTimeout: timeout,
 		})
 	default:
 		return goredis.NewClient(&goredis.Options{
@@ -120,7 +121,7 @@ func (o *Options) client() goredis.UniversalClient {
 			Username: o.Username, Password: o.Password, CredentialsProvider: o.Credentials, TLSConfig: o.TLS,
 			Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: quiet,
 			MaxRetries: -1, DialTimeout: o.DialTimeout, DialerRetries: 1, ReadTimeout: timeout, WriteTimeout: timeout,
-			ContextTimeoutEnabled: true, PoolSize: o.Workers, PoolTimeout: timeout,
+			ContextTimeoutEnabled: true, PoolSize: 2 * o.Workers, PipelinePoolSize: -1, PoolTimeout: timeout,
 		})
 	}
 }

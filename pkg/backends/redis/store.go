@@ -13,10 +13,6 @@ import (
 	"github.com/weirhq/weir/pkg/backends"
 )
 
-// maxGather bounds the calls of one pipeline, so that one answer does not wait
-// for too many others.
-const maxGather = 512
-
 // Store decides by scripts in Redis. It implements backends.Store and is safe
 // for concurrent use.
 type Store struct {
@@ -25,9 +21,9 @@ type Store struct {
 	queue  chan *pending
 	clock  serverClock
 
-	mu      sync.RWMutex // guards closed against sends on the closed queue
-	closed  bool
-	workers sync.WaitGroup
+	mu     sync.RWMutex // guards closed against sends on the closed queue
+	closed bool
+	crew   crew
 }
 
 var (
@@ -43,9 +39,7 @@ func New(opts Options) (*Store, error) {
 	}
 	s := &Store{opts: opts, client: opts.client(), queue: make(chan *pending, opts.Queue)}
 	s.clock.given = opts.NowUS
-	for range opts.Workers {
-		s.workers.Go(s.work)
-	}
+	s.start()
 	return s, nil
 }
 
@@ -106,30 +100,6 @@ func (s *Store) Submit(b *backends.Batch) {
 func (s *Store) observe(class string) {
 	if s.opts.Observer != nil {
 		s.opts.Observer.StoreError(class)
-	}
-}
-
-// work sends whatever is queued, as one pipeline, until the queue is closed.
-func (s *Store) work() {
-	var gathered []*pending
-	for p := range s.queue {
-		gathered = append(gathered[:0], p)
-		units := len(p.units)
-	gather:
-		for units < maxGather {
-			select {
-			case next, ok := <-s.queue:
-				if !ok {
-					break gather
-				}
-				gathered = append(gathered, next)
-				units += len(next.units)
-			default:
-				break gather
-			}
-		}
-		s.serve(gathered)
-		clear(gathered)
 	}
 }
 
@@ -226,7 +196,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
-		s.workers.Wait()
+		s.crew.end()
 		close(ended)
 	}()
 	select {
