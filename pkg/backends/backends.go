@@ -56,6 +56,11 @@ type Item struct {
 // Call is what is decided together, atomically: its enforcing members commit if
 // and only if none of them refuses. Charges and refunds always commit. Most
 // calls have one item.
+//
+// Items that name the same key with the same mode are decided as one, which
+// costs the sum, and share its answer; they are expected to have equal limits.
+// Items of one key with different modes all have their verdict from the state
+// before the call, and are written in their order.
 type Call struct {
 	Items []Item
 	// Err is set by the store when the call could not be answered; the items'
@@ -90,6 +95,38 @@ type Store interface {
 // Pinger is the optional ability to tell whether the store can be asked now.
 type Pinger interface {
 	Ping(ctx context.Context) error
+}
+
+// Scanner is the optional ability to list keys, for administration.
+type Scanner interface {
+	// Scan visits the keys in use that begin with prefix, in no order, until
+	// visit returns false. Keys that come or go meanwhile may be missed.
+	Scan(ctx context.Context, prefix string, visit func(key string) bool) error
+}
+
+// KeyCounter is the optional ability to tell how many keys are in use.
+type KeyCounter interface {
+	CountKeys(ctx context.Context) (int64, error)
+}
+
+// Wrapper is a store that adds something to another one.
+type Wrapper interface {
+	Store
+	Unwrap() Store
+}
+
+// As finds an optional ability of a store or of one that it wraps.
+func As[T any](s Store) (ability T, ok bool) {
+	for {
+		if ability, ok = s.(T); ok {
+			return ability, true
+		}
+		w, wraps := s.(Wrapper)
+		if !wraps {
+			return ability, false
+		}
+		s = w.Unwrap()
+	}
 }
 
 // Decide submits the batch and waits for its end or for the context's. In the

@@ -3,10 +3,24 @@
 // It owns where states live, how many there may be and when they are dropped;
 // what a state decides is pkg/algorithm's. It shares nothing between processes.
 //
-// Keys are spread over shards, each with a lock of its own. A state is dropped
-// when it equals an unused one: a few are looked at with each new key, and a
-// sweeper passes over one shard after the other. When a shard is full of states
-// that still matter, further keys of a rule share cells, each with the rule's
-// whole limit: that is strict, never lax, and nobody's count is lost. A key
-// stays in its cell until the cell is as new.
+// # Locks
+//
+// Keys are spread over shards by a seeded hash, each with a lock of its own. A
+// call of several items locks the shards that it needs in ascending order, so
+// that two calls never wait for each other. Nothing else is held while a lock
+// is taken, but the list of rules and counters, which take no further lock.
+//
+// # Expiry
+//
+// A state is dropped once it equals an unused one: with each new key a few
+// others of its shard are looked at, and a sweeper passes over one shard after
+// the other. Shards stay small, so nobody waits for either, nor for a map that
+// grows.
+//
+// # A full store
+//
+// When there are too many keys, in all or of one rule, and none of those looked
+// at has expired, further keys of the rule share 4,096 cells, each with the
+// rule's whole limit: that is strict, never lax, and nobody's count is lost. A
+// key stays in its cell until the cell is as new.
 package memory

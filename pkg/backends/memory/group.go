@@ -7,85 +7,128 @@ import (
 	"github.com/weirhq/weir/pkg/backends"
 )
 
-// decideTogether decides a call of several items in two passes under the locks
-// of all their shards: first every verdict, then the states of those members
-// that are to be taken. See backends.Call for who holds whom back.
+// few items are decided together without memory from the heap.
+const few = 8
+
+// part is what an item is in a call of several.
+type part struct {
+	question
+	first int // index of the first item of the same key and mode, which has the costs of all
+}
+
+// decideTogether decides a call of several items under the locks of all their
+// shards: first every verdict, then the states of those members that are to be
+// taken. See backends.Call for who holds whom back.
 func (s *Store) decideTogether(items []backends.Item, now int64) {
-	unlock := s.lockAll(items)
-	defer unlock()
-
-	refused := s.verdicts(items, now)
-	held := false // an enforcing member refuses
+	var onStack [few]part
+	parts := onStack[:0]
 	for i := range items {
-		held = held || refused[items[i].Member] && !items[i].Advisory
+		parts = append(parts, part{question: question{item: &items[i], ask: effective(&items[i]), hash: s.hash(items[i].Key)}, first: i})
 	}
-	for i := range items {
-		item := &items[i]
-		if !first(items, i) {
-			item.Decision = items[slices.IndexFunc(items, func(o backends.Item) bool {
-				return o.Key == item.Key && o.Ask.Mode == item.Ask.Mode
-			})].Decision
-			continue
-		}
-		asked := item.Ask
-		item.Ask = summed(items, i)
-		s.settle(item, refused[item.Member], held, now)
-		item.Ask = asked
+	sum(parts)
+	s.decideParts(parts, now)
+	for i := range parts {
+		p := &parts[i]
+		p.item.Decision = parts[p.first].item.Decision
+		s.tell(p.overflowed, now)
 	}
 }
 
-// verdicts tells by member whether one of its items refuses.
-func (s *Store) verdicts(items []backends.Item, now int64) []bool {
-	members := 0
-	for i := range items {
-		members = max(members, items[i].Member+1)
-	}
-	refused := make([]bool, members)
-	for i := range items {
-		probe := items[i]
-		probe.Ask = summed(items, i)
-		items[i].Decision = s.shards[s.shard(probe.Key)].decide(&probe, now)
-		if !items[i].Decision.Allowed {
-			refused[items[i].Member] = true
+func (s *Store) decideParts(parts []part, now int64) {
+	var onStack [few]int
+	numbers := s.lock(onStack[:0], parts)
+	defer s.unlock(numbers)
+
+	var flags [few]bool
+	refused, held := s.verdicts(flags[:0], parts, now)
+	for i := range parts {
+		p := &parts[i]
+		if p.first == i {
+			s.settle(p, refused[p.item.Member], held, now)
 		}
 	}
-	return refused
 }
 
-// settle writes what is taken; a refusing item keeps its answer, and an item
-// that another one holds back answers as a look.
-func (s *Store) settle(item *backends.Item, memberRefused, held bool, now int64) {
-	sh := &s.shards[s.shard(item.Key)]
-	always := item.Ask.Mode == algorithm.Refund || item.Ask.Mode == algorithm.Charge || item.Spec.PostPaid
-	taken := always || !memberRefused && (item.Advisory || !held)
+// effective is the ask's mode as the algorithms take it: a spend of nothing is a
+// look, one of a post-paid limit a charge.
+func effective(item *backends.Item) algorithm.Ask {
+	ask := item.Ask
+	if ask.Mode == algorithm.Spend || ask.Mode == algorithm.TakeUpTo {
+		switch {
+		case ask.Cost <= 0:
+			ask.Mode = algorithm.Look
+		case item.Spec.PostPaid:
+			ask.Mode = algorithm.Charge
+		}
+	}
+	return ask
+}
+
+// sum gives the first of the items that name the same key and mode the costs of
+// all: each on its own would be decided from the same state.
+func sum(parts []part) {
+	for i := range parts {
+		p := &parts[i]
+		for j := range i {
+			o := &parts[j]
+			if o.first == j && o.hash == p.hash && o.ask.Mode == p.ask.Mode && o.item.Key == p.item.Key {
+				p.first = j
+				o.ask.Cost = min(o.ask.Cost+p.ask.Cost, algorithm.MaxCost)
+				break
+			}
+		}
+	}
+}
+
+// verdicts decides without writing. refused tells by member whether one of its
+// items refuses, held whether an enforcing one does.
+func (s *Store) verdicts(refused []bool, parts []part, now int64) (byMember []bool, held bool) {
+	for i := range parts {
+		p := &parts[i]
+		if p.first == i {
+			p.item.Decision = s.shard(p.hash).decide(&p.question, p.ask, now)
+		}
+		for len(refused) <= p.item.Member {
+			refused = append(refused, false)
+		}
+		if !parts[p.first].item.Decision.Allowed {
+			refused[p.item.Member] = true
+			held = held || !p.item.Advisory
+		}
+	}
+	return refused, held
+}
+
+// settle writes what is to be taken. A refusing item keeps its answer, and
+// nothing of it is counted, not even by a fixed window with CountDenied:
+// together or not at all. An item that another one holds back answers as a look.
+func (s *Store) settle(p *part, memberRefused, held bool, now int64) {
+	sh := s.shard(p.hash)
+	always := p.ask.Mode == algorithm.Refund || p.ask.Mode == algorithm.Charge
 	switch {
-	case taken:
-		item.Decision = sh.apply(item, now)
-	case !item.Decision.Allowed:
-		// the verdict stands and nothing of it is counted, not even by a fixed
-		// window with CountDenied: together or not at all
-	default:
-		look := *item
-		look.Ask.Mode, look.Ask.Cost = algorithm.Look, 0
-		item.Decision = sh.decide(&look, now)
+	case always, !memberRefused && (p.item.Advisory || !held):
+		p.item.Decision = sh.apply(&p.question, now)
+	case p.item.Decision.Allowed:
+		look := algorithm.Ask{Mode: algorithm.Look, Lease: p.ask.Lease}
+		p.item.Decision = sh.decide(&p.question, look, now)
 	}
 }
 
-// lockAll locks the shards of all items in ascending order, so that two calls
-// never wait for each other.
-func (s *Store) lockAll(items []backends.Item) (unlock func()) {
-	numbers := make([]int, len(items))
-	for i := range items {
-		numbers[i] = s.shard(items[i].Key)
+// lock locks the shards of all parts in ascending order and gives their numbers.
+func (s *Store) lock(numbers []int, parts []part) []int {
+	for i := range parts {
+		numbers = append(numbers, s.shardNumber(parts[i].hash))
 	}
 	slices.Sort(numbers)
 	numbers = slices.Compact(numbers)
 	for _, n := range numbers {
 		s.shards[n].mu.Lock()
 	}
-	return func() {
-		for _, n := range numbers {
-			s.shards[n].mu.Unlock()
-		}
+	return numbers
+}
+
+func (s *Store) unlock(numbers []int) {
+	for _, n := range numbers {
+		s.shards[n].mu.Unlock()
 	}
 }

@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"hash/maphash"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -10,153 +8,164 @@ import (
 	"github.com/weirhq/weir/pkg/backends"
 )
 
+const (
+	lookAtNew  = 4  // states looked at for expiry with each new key: more than come
+	lookAtFull = 64 // and where there is no room for it
+
+	// graceUS is how long a state is kept after it has become as new: a caller
+	// whose time was read a little earlier must still find it.
+	graceUS = algorithm.MaxSkewUS
+)
+
 // shard is a part of the keys under one lock.
 type shard struct {
-	mu    sync.Mutex
-	cells map[string]*cell
-	rules map[string]*ruleUse
+	mu     sync.Mutex
+	store  *Store
+	cells  map[string]*cell
+	shared map[cellName]*cell // nil until keys overflow
 
-	seed       maphash.Seed
-	most, each int // keys of the shard, and of one rule in it
-	onOverflow func(string)
+	earliestUS int64 // no state in cells is as new before; may be too early
+	most       int   // most cells since the map was made
+
+	_ [64]byte // locks of two shards are not on one cache line
 }
 
-// cell is one state; what it needs to be dropped stands beside it.
+// cell is one state. It is 48 bytes, a size that the allocator has.
 type cell struct {
 	state  algorithm.State
 	idleUS int64 // from then on it equals an unused one
 	rule   *ruleUse
-	shared bool // shared by keys that found no room
 }
 
-// ruleUse counts what one rule holds in a shard.
-type ruleUse struct {
-	keys, shared int
+// question is an item as it is decided.
+type question struct {
+	item *backends.Item
+	ask  algorithm.Ask
+	hash uint64 // of the key
+	// overflowed is set to the rule where its keys begin to share cells.
+	overflowed *ruleUse
 }
 
-func (sh *shard) init(opts *Options, seed maphash.Seed) {
-	sh.cells = map[string]*cell{}
-	sh.rules = map[string]*ruleUse{}
-	sh.seed = seed
-	sh.most = max(1, opts.MaxKeys/shardCount)
-	sh.each = max(1, opts.MaxKeysPerRule/shardCount)
-	sh.onOverflow = opts.OnOverflow
+func (sh *shard) locked(q *question, now int64) algorithm.Decision {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.apply(q, now)
 }
 
-// apply decides one item. A key without a state gets one only if the decision
+// apply decides and writes. A key without a state gets one only if the decision
 // leaves something to remember.
-func (sh *shard) apply(item *backends.Item, now int64) algorithm.Decision {
-	c := sh.find(item, now)
-	if c != nil {
-		d := item.Spec.Apply(&c.state, now, item.Ask)
-		c.idleUS = item.Spec.IdleAtUS(&c.state)
+func (sh *shard) apply(q *question, now int64) algorithm.Decision {
+	spec := q.item.Spec
+	if c := sh.find(q, now); c != nil {
+		d := spec.Apply(&c.state, now, q.ask)
+		c.idleUS = spec.IdleAtUS(&c.state)
+		sh.earliestUS = min(sh.earliestUS, c.idleUS)
 		return d
 	}
 	var fresh algorithm.State
-	d := item.Spec.Apply(&fresh, now, item.Ask)
-	if idle := item.Spec.IdleAtUS(&fresh); idle > now {
-		sh.add(item, fresh, idle, now)
+	d := spec.Apply(&fresh, now, q.ask)
+	if idle := spec.IdleAtUS(&fresh); idle > now {
+		sh.add(q, &cell{state: fresh, idleUS: idle}, now)
 	}
 	return d
 }
 
 // decide is apply without writing.
-func (sh *shard) decide(item *backends.Item, now int64) algorithm.Decision {
-	if c := sh.find(item, now); c != nil {
-		return item.Spec.Decide(&c.state, now, item.Ask)
+func (sh *shard) decide(q *question, ask algorithm.Ask, now int64) algorithm.Decision {
+	if c := sh.find(q, now); c != nil {
+		return q.item.Spec.Decide(&c.state, now, ask)
 	}
 	var fresh algorithm.State
-	return item.Spec.Decide(&fresh, now, item.Ask)
+	return q.item.Spec.Decide(&fresh, now, ask)
 }
 
-// find gives the key's own state or the cell that it shares.
-func (sh *shard) find(item *backends.Item, now int64) *cell {
-	if c := sh.cells[item.Key]; c != nil {
+// find gives the key's own state or the cell that it shares, if any.
+func (sh *shard) find(q *question, now int64) *cell {
+	if c := sh.cells[q.item.Key]; c != nil {
 		return c
 	}
-	use := sh.rules[item.Rule]
-	if use == nil || use.shared == 0 {
+	if len(sh.shared) == 0 {
 		return nil
 	}
-	c := sh.cells[sh.sharedKey(item)]
-	if c == nil || c.idleUS <= now {
-		return nil
+	if c := sh.shared[sh.cellName(q)]; c != nil && !c.expired(now) {
+		return c
 	}
-	return c
+	return nil
 }
 
-// add remembers a new state: under the key's own name while there is room, else
-// in the cell that the key shares.
-func (sh *shard) add(item *backends.Item, state algorithm.State, idleUS, now int64) {
-	sh.expire(lookAtOnce, now)
-	use := sh.rules[item.Rule]
-	if use == nil {
-		use = &ruleUse{}
-		sh.rules[strings.Clone(item.Rule)] = use
-	}
-	c := &cell{state: state, idleUS: idleUS, rule: use}
-	if len(sh.cells) >= sh.most || use.keys >= sh.each {
-		sh.expire(len(sh.cells), now)
-	}
-	if len(sh.cells) < sh.most && use.keys < sh.each {
-		use.keys++
-		sh.cells[strings.Clone(item.Key)] = c
+// add remembers a new state: under the key's own name if there is room, else in
+// the cell that the key shares, which is as new or not there.
+func (sh *shard) add(q *question, c *cell, now int64) {
+	sh.expire(lookAtNew, now)
+	c.rule = sh.store.rules.use(q.item.Rule)
+	if sh.room(c.rule, now) {
+		if len(sh.cells) == 0 {
+			sh.earliestUS = c.idleUS
+		}
+		sh.earliestUS = min(sh.earliestUS, c.idleUS)
+		// The caller's key may be a part of a whole request.
+		sh.cells[strings.Clone(q.item.Key)] = c
+		sh.most = max(sh.most, len(sh.cells))
 		return
 	}
-	if use.shared == 0 && sh.onOverflow != nil {
-		sh.onOverflow(item.Rule)
+	if sh.shared == nil {
+		sh.shared = map[cellName]*cell{}
 	}
-	key := sh.sharedKey(item)
-	if sh.cells[key] == nil {
-		use.shared++
+	name := sh.cellName(q)
+	if old := sh.shared[name]; old != nil {
+		old.rule.shared.Add(-1)
 	}
-	c.shared = true
-	sh.cells[key] = c
+	if c.rule.shared.Add(1) == 1 {
+		q.overflowed = c.rule
+	}
+	sh.shared[name] = c
 }
 
-// sharedKey names the cell for keys of the rule that find no room. The limit's
-// form is part of it: states of different forms cannot be shared.
-func (sh *shard) sharedKey(item *backends.Item) string {
-	n := maphash.String(sh.seed, item.Key) / shardCount % overflowCells
-	return "\x00" + item.Rule + "\x00" + item.Spec.KeySuffix() + "\x00" + strconv.FormatUint(n, 10)
+// room takes the place for one more key.
+func (sh *shard) room(rule *ruleUse, now int64) bool {
+	if sh.store.take(rule) {
+		return true
+	}
+	return sh.expire(lookAtFull, now) > 0 && sh.store.take(rule)
 }
 
-// expire looks at up to n states, in the map's random order, and drops those
-// that are as new.
-func (sh *shard) expire(n int, now int64) {
+// take counts one more key unless that is too many.
+func (s *Store) take(rule *ruleUse) bool {
+	if rule.keys.Add(1) <= int64(s.opts.MaxKeysPerRule) {
+		if s.keys.Add(1) <= int64(s.opts.MaxKeys) {
+			return true
+		}
+		s.keys.Add(-1)
+	}
+	rule.keys.Add(-1)
+	return false
+}
+
+func (c *cell) expired(now int64) bool { return c.idleUS+graceUS <= now }
+
+// expire looks at n states, wherever the map's random order begins, and drops
+// those that have expired.
+func (sh *shard) expire(n int, now int64) (dropped int) {
+	if now < sh.earliestUS+graceUS {
+		return 0
+	}
 	for key, c := range sh.cells {
-		if n--; n < 0 {
-			return
-		}
-		if c.idleUS <= now {
+		if c.expired(now) {
 			sh.remove(key, c)
+			dropped++
+		}
+		if n--; n == 0 {
+			break
 		}
 	}
-}
-
-func (sh *shard) drop(key string) {
-	if c := sh.cells[key]; c != nil {
-		sh.remove(key, c)
+	if dropped > 0 {
+		sh.store.expired.Add(uint64(dropped))
 	}
+	return dropped
 }
 
 func (sh *shard) remove(key string, c *cell) {
 	delete(sh.cells, key)
-	if c.shared {
-		c.rule.shared--
-	} else {
-		c.rule.keys--
-	}
-}
-
-// sweep drops everything that is as new, and rules that hold nothing.
-func (sh *shard) sweep(now int64) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.expire(len(sh.cells), now)
-	for name, use := range sh.rules {
-		if use.keys == 0 && use.shared == 0 {
-			delete(sh.rules, name)
-		}
-	}
+	c.rule.keys.Add(-1)
+	sh.store.keys.Add(-1)
 }

@@ -3,49 +3,23 @@ package memory
 import (
 	"context"
 	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/weirhq/weir/pkg/algorithm"
 	"github.com/weirhq/weir/pkg/backends"
 )
-
-// Defaults of Options.
-const (
-	DefaultMaxKeys    = 1_000_000
-	DefaultSweepEvery = 50 * time.Millisecond
-)
-
-const (
-	shardCount    = 256
-	overflowCells = 4096 / shardCount // per rule, shard and form: 4,096 in all
-	lookAtOnce    = 4                 // states looked at for expiry with each new key
-)
-
-// Options of a Store; the zero value is useful.
-type Options struct {
-	// MaxKeys bounds the states held; 0 is DefaultMaxKeys. It is divided over
-	// shards, so a little less may be reached.
-	MaxKeys int
-	// MaxKeysPerRule bounds the states of one rule; 0 is half of MaxKeys.
-	MaxKeysPerRule int
-	// SweepEvery is the pause between two shards of the sweeper; 0 is
-	// DefaultSweepEvery, negative switches the sweeper off.
-	SweepEvery time.Duration
-	// NowUS is the clock in µs since the epoch; nil is the system's.
-	NowUS func() int64
-	// OnOverflow is told the rule when its keys begin to share cells in a shard;
-	// it must not block. nil tells nobody.
-	OnOverflow func(rule string)
-}
 
 // Store keeps states in memory. It implements backends.Store and is safe for
 // concurrent use.
 type Store struct {
 	opts   Options
-	seed   maphash.Seed
-	shards [shardCount]shard
+	seed   maphash.Seed // chosen at random: nobody can aim at a shard or a cell
+	shards []shard
+	rules  rules
+
+	keys    atomic.Int64
+	expired atomic.Uint64
 
 	closed  atomic.Bool
 	stop    chan struct{}
@@ -53,75 +27,71 @@ type Store struct {
 }
 
 var (
-	_ backends.Store  = (*Store)(nil)
-	_ backends.Pinger = (*Store)(nil)
+	_ backends.Store      = (*Store)(nil)
+	_ backends.Pinger     = (*Store)(nil)
+	_ backends.Scanner    = (*Store)(nil)
+	_ backends.KeyCounter = (*Store)(nil)
 )
 
 // New makes an empty store and starts its sweeper; Close ends it.
 func New(opts Options) *Store {
-	if opts.MaxKeys <= 0 {
-		opts.MaxKeys = DefaultMaxKeys
+	opts.fill()
+	s := &Store{
+		opts:   opts,
+		seed:   maphash.MakeSeed(),
+		shards: make([]shard, opts.Shards),
+		rules:  rules{byName: map[string]*ruleUse{}},
+		stop:   make(chan struct{}),
 	}
-	if opts.MaxKeysPerRule <= 0 {
-		opts.MaxKeysPerRule = (opts.MaxKeys + 1) / 2
-	}
-	if opts.SweepEvery == 0 {
-		opts.SweepEvery = DefaultSweepEvery
-	}
-	if opts.NowUS == nil {
-		opts.NowUS = func() int64 { return time.Now().UnixMicro() }
-	}
-	s := &Store{opts: opts, seed: maphash.MakeSeed(), stop: make(chan struct{})}
 	for i := range s.shards {
-		s.shards[i].init(&s.opts, s.seed)
+		s.shards[i].store = s
+		s.shards[i].cells = map[string]*cell{}
 	}
 	if opts.SweepEvery > 0 {
-		s.sweeper.Add(1)
-		go s.sweep()
+		s.sweeper.Go(s.sweep)
 	}
 	return s
 }
 
-// Submit decides the batch at once: memory never waits.
+// Submit decides the batch before it returns: memory never waits. All of it is
+// decided at one instant.
 func (s *Store) Submit(b *backends.Batch) {
 	closed := s.closed.Load()
 	now := s.opts.NowUS()
 	for i := range b.Calls {
 		call := &b.Calls[i]
-		if closed {
+		switch {
+		case closed:
 			call.Err = backends.ErrClosed
-			continue
-		}
-		if len(call.Items) == 1 {
+		case len(call.Items) == 1:
 			s.decideOne(&call.Items[0], now)
-		} else {
+		default:
 			s.decideTogether(call.Items, now)
 		}
 	}
 	b.Done(b)
 }
 
-func (s *Store) shard(key string) int {
-	return int(maphash.String(s.seed, key) % shardCount)
-}
-
 func (s *Store) decideOne(item *backends.Item, now int64) {
-	sh := &s.shards[s.shard(item.Key)]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	item.Decision = sh.apply(item, now)
+	q := question{item: item, ask: item.Ask, hash: s.hash(item.Key)}
+	item.Decision = s.shard(q.hash).locked(&q, now)
+	s.tell(q.overflowed, now)
 }
 
-// Reset forgets the states of the keys. Keys that share a cell keep sharing it.
+func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
+func (s *Store) shardNumber(hash uint64) int { return int(hash & uint64(len(s.shards)-1)) }
+
+func (s *Store) shard(hash uint64) *shard { return &s.shards[s.shardNumber(hash)] }
+
+// Reset forgets the states of the keys. Keys that share a cell keep sharing it:
+// to forget it would give its other keys a fresh allowance.
 func (s *Store) Reset(_ context.Context, items []backends.Item) error {
 	if s.closed.Load() {
 		return backends.ErrClosed
 	}
 	for i := range items {
-		sh := &s.shards[s.shard(items[i].Key)]
-		sh.mu.Lock()
-		sh.drop(items[i].Key)
-		sh.mu.Unlock()
+		s.shard(s.hash(items[i].Key)).reset(items[i].Key)
 	}
 	return nil
 }
@@ -134,16 +104,38 @@ func (s *Store) Ping(context.Context) error {
 	return nil
 }
 
-// Keys is the number of states held, counting those not yet found expired.
-func (s *Store) Keys() int {
-	n := 0
+// Scan visits the keys that begin with prefix and have a state of their own, in
+// no order, until visit returns false. It may visit keys whose state has
+// expired. No lock is held while visit runs.
+func (s *Store) Scan(ctx context.Context, prefix string, visit func(key string) bool) error {
+	var found []string
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		n += len(sh.cells)
-		sh.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		found = s.shards[i].withPrefix(found[:0], prefix)
+		for _, key := range found {
+			if !visit(key) {
+				return nil
+			}
+		}
 	}
-	return n
+	return nil
+}
+
+// CountKeys is Stats().Keys.
+func (s *Store) CountKeys(context.Context) (int64, error) { return s.keys.Load(), nil }
+
+// Stats is what the store holds and has dropped.
+type Stats struct {
+	Keys    int64  // keys with a state of their own, including those not yet found expired
+	Shared  int64  // cells shared by keys that found no room
+	Expired uint64 // states dropped since the start because they were as new
+}
+
+// Stats may be asked at any time; it waits for no shard.
+func (s *Store) Stats() Stats {
+	return Stats{Keys: s.keys.Load(), Shared: s.rules.shared(), Expired: s.expired.Load()}
 }
 
 // Close ends the sweeper. Batches submitted later answer ErrClosed.
@@ -155,39 +147,21 @@ func (s *Store) Close(context.Context) error {
 	return nil
 }
 
-// sweep drops what has expired, one shard at a time, so that no decision waits
-// for more than one shard.
-func (s *Store) sweep() {
-	defer s.sweeper.Done()
-	ticker := time.NewTicker(s.opts.SweepEvery)
-	defer ticker.Stop()
-	for i := 0; ; i = (i + 1) % shardCount {
-		select {
-		case <-s.stop:
-			return
-		case <-ticker.C:
-			s.shards[i].sweep(s.opts.NowUS())
-		}
+func (sh *shard) reset(key string) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if c := sh.cells[key]; c != nil {
+		sh.remove(key, c)
 	}
 }
 
-// costs of one call are summed where it names a key twice.
-func summed(items []backends.Item, i int) algorithm.Ask {
-	ask := items[i].Ask
-	for j := range items {
-		if j != i && items[j].Key == items[i].Key && items[j].Ask.Mode == ask.Mode {
-			ask.Cost = min(ask.Cost+items[j].Ask.Cost, algorithm.MaxCost)
+func (sh *shard) withPrefix(found []string, prefix string) []string {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for key := range sh.cells {
+		if strings.HasPrefix(key, prefix) {
+			found = append(found, key)
 		}
 	}
-	return ask
-}
-
-// first tells whether item i is the first of its key and mode.
-func first(items []backends.Item, i int) bool {
-	for j := range i {
-		if items[j].Key == items[i].Key && items[j].Ask.Mode == items[i].Ask.Mode {
-			return false
-		}
-	}
-	return true
+	return found
 }

@@ -38,6 +38,12 @@ local function concurrency(key, now, mode, cost, jitter, a, i, commit)
     local wanted = tonumber(life(ttl, jitter))
     if mode ~= REFUND and left < wanted then redis.call('PEXPIRE', key, int(wanted)) end
   end
+  if commit and not allowed then
+    -- A lease that ends later than one taken now was taken before the clock
+    -- stepped back: it must not hold its place for longer than that.
+    local far = redis.call('ZRANGEBYSCORE', key, '(' .. int(now + ttl), '+inf')
+    for n = 1, #far do redis.call('ZADD', key, int(now + ttl), far[n]) end
+  end
   if mode == REFUND then
     held = held - took
   elseif own == 0 then

@@ -73,7 +73,7 @@ local function log(key, now, mode, cost, jitter, a, i, commit)
     retry = leaves + window - now
   end
 
-  if commit and mode ~= LOOK and (took > 0 or stepped) then
+  if commit and mode ~= LOOK and (took > 0 or stepped or dead > 0) then
     if stepped then -- what is ahead of the present is brought back to it
       local live, ahead = rest(), 0
       redis.call('DEL', key)

@@ -81,7 +81,8 @@ local function ring(key, now, mode, cost, jitter, a, i, commit)
     retry = leaves + span - now
   end
 
-  if commit and mode ~= LOOK and (took > 0 or stepped) then
+  local trims = newest and last_dead >= first_dead
+  if commit and mode ~= LOOK and (took > 0 or stepped or trims) then
     if used == 0 then
       redis.call('DEL', key)
     else
@@ -92,12 +93,13 @@ local function ring(key, now, mode, cost, jitter, a, i, commit)
         for n = first_dead, last_dead do fields[#fields + 1] = int(n % ring_size) end
         redis.call('HDEL', key, unpack(fields))
       end
-      local top = max(cur, newest or cur)
+      local top = newest or cur
       if stepped then -- what is ahead of the present is brought back to it
-        local hits, ahead, fields = read(cur, newest), 0, {}
+        local from = max(cur, oldest)
+        local hits, ahead, fields = read(from, newest), 0, {}
         for n = 1, #hits do
           ahead = ahead + tonumber(hits[n] or 0)
-          fields[n] = int((cur + n - 1) % ring_size)
+          fields[n] = int((from + n - 1) % ring_size)
         end
         redis.call('HDEL', key, unpack(fields))
         if ahead > 0 then redis.call('HSET', key, int(cur % ring_size), int(ahead)) end
@@ -105,7 +107,8 @@ local function ring(key, now, mode, cost, jitter, a, i, commit)
       end
       if mode == REFUND then
         local left = took
-        for n = (stepped and cur or newest), oldest, -1 do
+        local last = stepped and cur or newest
+        for n = last, min(oldest, last), -1 do
           local field = int(n % ring_size)
           local h = tonumber(redis.call('HGET', key, field) or 0)
           if h > left then
