@@ -57,6 +57,9 @@ func (s *Spec) bucket(st State, now int64, ask Ask) (State, Decision) {
 // before the clock stepped back: it keeps its level and drains from now on.
 func (s *Spec) readBucket(st State, now int64) (level, at int64, stepped bool) {
 	level, at = s.rescale(st.N, st.Prev), max(st.At, 0)
+	if level == 0 {
+		return 0, now, false // as new, whenever that was: a store may have dropped it
+	}
 	if at >= now {
 		if at-now > s.SkewUS {
 			return level, now, true

@@ -52,6 +52,9 @@ type counts struct {
 }
 
 func (s *Spec) readCounter(st State, now int64) (c counts, stepped bool) {
+	if s.boundHits(st.N) == 0 && s.boundHits(st.Prev) == 0 {
+		st.At = 0 // as new, whenever that was: a store may have dropped it
+	}
 	c.window, stepped = s.windowOf(st.At, now)
 	// A window that has not begun for this caller is taken at its first instant.
 	c.ticks = max(0, now-c.window*s.WindowUS) / s.TickUS

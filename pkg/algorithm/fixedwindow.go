@@ -7,9 +7,13 @@ const maxCount = 1 << 52
 // fixedWindow counts hits per window of the epoch: At is the window's number, N
 // its hits. docs/ALGORITHMS.md, "Fixed window".
 func (s *Spec) fixedWindow(st State, now int64, ask Ask) (State, Decision) {
-	window, stepped := s.windowOf(st.At, now)
+	at := st.At
+	if st.N <= 0 {
+		at = 0 // as new, whenever that was: a store may have dropped it
+	}
+	window, stepped := s.windowOf(at, now)
 	before := int64(0)
-	if st.At >= window { // later than ours only when the clock stepped back
+	if at >= window { // later than ours only when the clock stepped back
 		before = min(max(st.N, 0), maxCount)
 	}
 	count := before

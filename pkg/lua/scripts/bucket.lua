@@ -13,7 +13,9 @@ local function bucket(key, now, mode, cost, jitter, a, i, commit)
       level = ceil(level / old * perhit)
     end
     level = min(level, debtcap)
-    if at >= now then
+    if level == 0 then -- as new, whenever that was
+      at = now
+    elseif at >= now then
       if at - now > tonumber(a[i + 5]) then at, stepped = now, true end
     elseif now - at >= ceil(level / permicro) then
       at, level = now, 0

@@ -7,7 +7,8 @@ local function counter(key, now, mode, cost, jitter, a, i, commit)
   local state = redis.call('GET', key)
   if state then
     local at, p, c = string.match(state, '^(%d+):(%d+):(%d+)$')
-    at, p, c = tonumber(at), tonumber(p), tonumber(c)
+    at, p, c = tonumber(at), min(tonumber(p), cap), min(tonumber(c), cap)
+    if p == 0 and c == 0 then at = 0 end -- as new, whenever that was
     if at > number then
       if at == number + 1 and at * window - now <= tonumber(a[i + 5]) then
         number = at
@@ -16,9 +17,9 @@ local function counter(key, now, mode, cost, jitter, a, i, commit)
       end
     end
     if at >= number then
-      prev, cur = min(p, cap), min(c, cap)
+      prev, cur = p, c
     elseif at == number - 1 then
-      prev = min(c, cap)
+      prev = c
     end
   end
   local begin = number * window
