@@ -53,13 +53,19 @@ func openRules(s settings.Settings, log *slog.Logger, m *metrics.Metrics) (*rule
 	layout := Layout(s.Rules)
 	watcher, files, err := file.NewWatcher(layout, file.Options{})
 	r.watcher = watcher
-	if err == nil {
-		err = r.load(files)
-	} else {
-		r.failed(err)
+	if s.Rules.Config != "" {
+		// Rules that were named must be there and right: the caller prints why not.
+		if err != nil {
+			return nil, err
+		}
+		if _, problems := descriptors.Load(files, r.opts); problems.HasErrors() {
+			return nil, problems.Err()
+		}
 	}
-	if err != nil && s.Rules.Config != "" {
-		return nil, err
+	if err != nil {
+		r.failed(err)
+	} else {
+		_ = r.load(files) // reported there; served without rules until they are right
 	}
 	return r, nil
 }

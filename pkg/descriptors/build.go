@@ -62,6 +62,11 @@ func (b *builder) descriptor(to *level, at *yaml.Node, fields []field, in place)
 	if f, ok := by["key"]; ok {
 		nd.key = b.text(f, parent)
 	}
+	for _, f := range fields {
+		if !contains(ruleKeys, f.key.Value) && f.key.Value != "name" {
+			b.unknown(f, join(parent, nd.key), ruleKeys)
+		}
+	}
 	if nd.key == "" {
 		b.fail(at, codeEmptyKey, parent, "add `key: NAME`, the entry that the descriptor is about", "descriptor has no key")
 		return
@@ -69,11 +74,6 @@ func (b *builder) descriptor(to *level, at *yaml.Node, fields []field, in place)
 	insert := b.condition(to, nd, by, parent)
 	path := join(parent, nd.label())
 	nd.statsKey = b.domain.name + "." + path
-	for _, f := range fields {
-		if !contains(ruleKeys, f.key.Value) && f.key.Value != "name" {
-			b.unknown(f, path, ruleKeys)
-		}
-	}
 	if first := in.seen[nd.identity()]; first != nil {
 		b.duplicate(at, path, first)
 		return

@@ -41,8 +41,13 @@ func Run(t *testing.T, h Harness) {
 		h.Keys = func(name string) string { return name }
 	}
 	t.Run("random traffic is decided as by the algorithms", func(t *testing.T) { h.random(t) })
+	t.Run("random batches are decided as by the model", func(t *testing.T) { h.randomBatches(t) })
+	t.Run("every mode takes any cost", func(t *testing.T) { h.costs(t) })
 	t.Run("groups are taken together or not at all", func(t *testing.T) { h.groups(t) })
 	t.Run("random groups", func(t *testing.T) { h.randomGroups(t) })
+	t.Run("items of one key are decided as before the call", func(t *testing.T) { h.oneKeyManyModes(t) })
+	t.Run("groups that cross each other", func(t *testing.T) { h.crossedGroups(t) })
+	t.Run("nothing to decide", func(t *testing.T) { h.nothing(t) })
 	t.Run("any key is a key", func(t *testing.T) { h.oddKeys(t) })
 	t.Run("many callers never exceed", func(t *testing.T) { h.manyCallers(t) })
 	t.Run("a batch is answered once, call by call", func(t *testing.T) { h.batches(t) })
@@ -50,6 +55,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("a changed limit keeps what was used", func(t *testing.T) { h.changedLimits(t) })
 	t.Run("a deadline in the past is answered", func(t *testing.T) { h.past(t) })
 	t.Run("a closed store says so", func(t *testing.T) { h.closed(t) })
+	t.Run("closing answers every batch once", func(t *testing.T) { h.closing(t) })
 }
 
 // world is one store under a clock that the test moves.
@@ -220,14 +226,17 @@ func (h Harness) random(t *testing.T) {
 
 // changedSpec is the same form of a limit with other numbers.
 func changedSpec(t *testing.T, l algorithm.Limit) *algorithm.Spec {
-	before := Spec(t, l)
+	after := Spec(t, withOtherNumbers(l))
+	require.Equal(t, Spec(t, l).KeySuffix(), after.KeySuffix())
+	return after
+}
+
+func withOtherNumbers(l algorithm.Limit) algorithm.Limit {
 	l.Requests = max(0, l.Requests*2/3)
 	if l.Burst > 0 {
 		l.Burst++
 	}
-	after := Spec(t, l)
-	require.Equal(t, before.KeySuffix(), after.KeySuffix())
-	return after
+	return l
 }
 
 func (h Harness) oddKeys(t *testing.T) {

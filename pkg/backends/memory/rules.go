@@ -58,11 +58,11 @@ func (r *rules) use(name string) *ruleUse {
 
 // forget drops the rules that hold nothing. A key that is just being added may
 // keep counting for a forgotten one: its rule may then hold that one more.
-func (r *rules) forget() {
+func (r *rules) forget(now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, use := range r.byName {
-		if use.keys.Load() == 0 && use.shared.Load() == 0 {
+		if use.keys.Load() == 0 && use.shared.Load() == 0 && !use.toldLately(now) {
 			delete(r.byName, name)
 		}
 	}
@@ -82,11 +82,12 @@ func (s *Store) tell(rule *ruleUse, now int64) {
 	if rule == nil || s.opts.OnOverflow == nil {
 		return
 	}
-	told := rule.toldUS.Load()
-	if told != 0 && now-told < tellEveryUS {
-		return
-	}
-	if rule.toldUS.CompareAndSwap(told, now) {
+	if told := rule.toldUS.Load(); !rule.toldLately(now) && rule.toldUS.CompareAndSwap(told, now) {
 		s.opts.OnOverflow(rule.name)
 	}
+}
+
+func (u *ruleUse) toldLately(now int64) bool {
+	told := u.toldUS.Load()
+	return told != 0 && told <= now && now-told < tellEveryUS
 }

@@ -146,7 +146,7 @@ func (c *cell) expired(now int64) bool { return c.idleUS+graceUS <= now }
 // expire looks at n states, wherever the map's random order begins, and drops
 // those that have expired.
 func (sh *shard) expire(n int, now int64) (dropped int) {
-	if now < sh.earliestUS+graceUS {
+	if now-graceUS < sh.earliestUS {
 		return 0
 	}
 	for key, c := range sh.cells {

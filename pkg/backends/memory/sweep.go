@@ -33,7 +33,7 @@ func (s *Store) sweep() {
 			s.shards[next].sweep(now)
 			next = (next + 1) % n
 			if next == 0 {
-				s.rules.forget()
+				s.rules.forget(now)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (sh *shard) sweep(now int64) {
 	if len(sh.shared) == 0 {
 		sh.shared = nil
 	}
-	if now < sh.earliestUS+graceUS {
+	if now-graceUS < sh.earliestUS {
 		return
 	}
 	sh.expire(len(sh.cells), now)
