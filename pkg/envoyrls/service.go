@@ -57,7 +57,8 @@ func (s *Service) Submit(calls []*Call, done func()) {
 	requests := make([]*limiter.Request, 0, len(calls))
 	for _, c := range calls {
 		c.Began = s.opts.Now()
-		if c.Err = s.prepare(snapshot, c); c.Err == nil && len(c.decision.Checks) > 0 {
+		contain(c, func() { c.Err = s.prepare(snapshot, c) })
+		if c.Err == nil && len(c.decision.Checks) > 0 {
 			requests = append(requests, &c.decision)
 		}
 		c.Matched = s.opts.Now()
@@ -66,7 +67,7 @@ func (s *Service) Submit(calls []*Call, done func()) {
 		decided := s.opts.Now()
 		for _, c := range calls {
 			c.Decided = decided
-			s.finish(c)
+			contain(c, func() { s.finish(c) })
 		}
 		done()
 	}
@@ -75,6 +76,17 @@ func (s *Service) Submit(calls []*Call, done func()) {
 		return
 	}
 	s.decider.Submit(requests, finish)
+}
+
+// contain answers a fault of weir's own as an error: no request may end the
+// process, also where a store's goroutine completes it.
+func contain(c *Call, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.Response, c.Err = nil, status.Errorf(codes.Internal, "internal fault: %v", p)
+		}
+	}()
+	f()
 }
 
 func (s *Service) finish(c *Call) {

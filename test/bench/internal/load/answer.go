@@ -50,7 +50,7 @@ func parseAnswer(data []byte) (verdict, error) {
 		if n < 0 {
 			return verdict{}, errAnswer
 		}
-		if num == fieldStatuses {
+		if num == fieldStatuses && typ == protowire.BytesType {
 			v.statuses++
 		}
 		msg = msg[n:]

@@ -100,7 +100,7 @@ func TestClosedLoopKeepsTheCallersInFlight(t *testing.T) {
 		defer inFlight.Add(-1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
-		time.Sleep(2 * time.Millisecond) // a slow server, so that all callers wait at once
+		<-time.After(2 * time.Millisecond) // a slow server, so that all callers wait at once
 		return byKey(ctx, req)
 	}}
 	l := dialTest(t, Config{Addr: serve(t, server), Connections: 2, Shape: testShape()})
@@ -144,7 +144,6 @@ func TestRequestsDecodeAsWritten(t *testing.T) {
 }
 
 func TestFailuresAreCountedByReason(t *testing.T) {
-	ok := func() *atomic.Bool { b := &atomic.Bool{}; b.Store(true); return b }
 	cases := []struct {
 		name   string
 		answer func() (*rlsv3.RateLimitResponse, error)
@@ -160,9 +159,9 @@ func TestFailuresAreCountedByReason(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			first := ok()
+			var primed atomic.Bool
 			server := &rls{answer: func(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
-				if first.CompareAndSwap(true, false) {
+				if primed.CompareAndSwap(false, true) {
 					return byKey(ctx, req)
 				}
 				return tc.answer()
@@ -203,11 +202,15 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestALostConnectionFailsWhatItOwes(t *testing.T) {
-	hold := make(chan struct{})
-	first := atomic.Bool{}
+	const callers = 7
+	var calls atomic.Int64
+	allHere, hold := make(chan struct{}), make(chan struct{})
 	server := &rls{answer: func(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
-		if first.CompareAndSwap(false, true) {
+		switch n := calls.Add(1); {
+		case n == 1:
 			return byKey(ctx, req)
+		case n == 1+callers:
+			close(allHere)
 		}
 		<-hold
 		return byKey(ctx, req)
@@ -220,20 +223,18 @@ func TestALostConnectionFailsWhatItOwes(t *testing.T) {
 	served.Go(func() { _ = g.Serve(listener) })
 	l := dialTest(t, Config{Addr: listener.Addr().String(), Connections: 1, Shape: testShape()})
 	served.Go(func() {
-		for server.asked.Load() < 8 {
-			time.Sleep(time.Millisecond)
-		}
+		<-allHere
 		close(hold)
 		g.Stop()
 	})
-	r, err := l.Closed(t.Context(), 7, 300*time.Millisecond)
+	r, err := l.Closed(t.Context(), callers, 300*time.Millisecond)
 	require.NoError(t, err)
 	served.Wait()
 	require.Positive(t, r.Failures())
 	for reason := range r.Failed {
 		require.True(t, strings.HasPrefix(reason, "connection: ") || strings.HasPrefix(reason, "grpc-status"), reason)
 	}
-	_, err = l.Closed(t.Context(), 7, 50*time.Millisecond)
+	_, err = l.Closed(t.Context(), callers, 50*time.Millisecond)
 	require.ErrorContains(t, err, "connection lost")
 }
 

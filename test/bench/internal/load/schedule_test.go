@@ -56,7 +56,7 @@ func TestOpenLoopCountsWaitsFromTheSchedule(t *testing.T) {
 			until.Store(time.Now().Add(stall).UnixNano())
 		}
 		if wait := until.Load() - time.Now().UnixNano(); wait > 0 {
-			time.Sleep(time.Duration(wait))
+			<-time.After(time.Duration(wait))
 		}
 		return byKey(ctx, req)
 	}}
