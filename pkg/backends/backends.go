@@ -58,7 +58,8 @@ type Item struct {
 // calls have one item.
 //
 // Items that name the same key with the same mode are decided as one, which
-// costs the sum, and share its answer; they are expected to have equal limits.
+// costs the sum, and share its answer; they are expected to have equal limits. A
+// Spend of cost 0 is a Look here.
 // Items of one key with different modes all have their verdict from the state
 // before the call, and are written in their order.
 type Call struct {

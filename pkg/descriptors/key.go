@@ -18,6 +18,7 @@ const (
 	markShared = '~' // followed by the condition's text
 	markHash   = '#' // SHA-256 of a long value
 	markSecret = '$' // keyed hash of a hash_value
+	markMasked = '@' // network that an address was cut to
 
 	maxPlainBytes = 256
 )
@@ -29,7 +30,7 @@ const hexDigits = "0123456789ABCDEF"
 func appendEscaped(dst []byte, text string) []byte {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
-		case c == '%' || c == '{' || c == '}' || c == '|' || c == '=' || c == markShared || c == markHash || c == markSecret || c < ' ' || c == 0x7f:
+		case c == '%' || c == '{' || c == '}' || c == '|' || c == '=' || c == markShared || c == markHash || c == markSecret || c == markMasked || c < ' ' || c == 0x7f:
 			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
 		default:
 			dst = append(dst, c)
@@ -81,10 +82,10 @@ func appendMasked(dst []byte, mask *prefixLengths, value string) []byte {
 	if err != nil {
 		return appendPart(dst, value)
 	}
-	return p.AppendTo(dst)
+	return p.AppendTo(append(dst, markMasked))
 }
 
-// keyValue appends what stands for the value of an entry in the counter key.
+// appendValue appends what stands for the value of an entry in the counter key.
 // n is nil for entries of an override that met no node.
 func appendValue(dst []byte, n *node, value string, secret []byte) []byte {
 	switch {

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 )
@@ -91,12 +92,14 @@ func newLevel() *level {
 	}
 }
 
+// addPath keeps the most specific pattern first: most literal segments, then most
+// segments, then the order of the file.
 func (l *level) addPath(key string, p pathNode) {
 	at, _ := slices.BinarySearchFunc(l.paths[key], p, func(have, want pathNode) int {
-		if have.literal >= want.literal {
-			return -1 // after what is as specific: the first one counts
+		if c := cmp.Or(cmp.Compare(want.literal, have.literal), cmp.Compare(len(want.segments), len(have.segments))); c != 0 {
+			return c
 		}
-		return 1
+		return -1
 	})
 	l.paths[key] = slices.Insert(l.paths[key], at, p)
 }

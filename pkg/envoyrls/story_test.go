@@ -259,6 +259,8 @@ func optionsOf(t *testing.T, words string) Options {
 	return o
 }
 
+type rlDescriptor = ratelimit.RateLimitDescriptor
+
 // descriptor makes one descriptor of pairs of key and value.
 func descriptor(pairs ...string) *ratelimit.RateLimitDescriptor {
 	d := &ratelimit.RateLimitDescriptor{}

@@ -73,6 +73,11 @@ func (h Harness) oneKeyManyModes(t *testing.T) {
 	require.True(t, got[2].Decision.Allowed)
 	require.Equal(t, int64(0), w.one(key, s, algorithm.Ask{Mode: algorithm.Look}).Remaining)
 
+	require.Equal(t, int64(5), w.one(key, s, algorithm.Ask{Mode: algorithm.Refund, Cost: 5}).Taken)
+	got = w.decide(item(algorithm.Spend, 0, 0), item(algorithm.Spend, 5, 1))
+	require.Equal(t, int64(0), got[0].Decision.Taken, "a spend of nothing is a look")
+	require.Equal(t, int64(5), got[1].Decision.Taken)
+
 	got = w.decide(item(algorithm.Spend, 1, 0), item(algorithm.Refund, 2, 1))
 	require.False(t, got[0].Decision.Allowed, "the refund comes too late for it")
 	require.Equal(t, int64(2), got[1].Decision.Taken, "and is given although another item refuses")
@@ -114,11 +119,9 @@ func (h Harness) crossedGroups(t *testing.T) {
 	}
 }
 
-// nothing: batches and calls may be empty.
+// nothing: a call may be empty.
 func (h Harness) nothing(t *testing.T) {
 	w := h.open(t)
-	empty := &backends.Batch{}
-	require.NoError(t, backends.Decide(context.Background(), w.store, empty))
 	s := Spec(t, algorithm.Limit{Requests: 5, WindowUS: 60_000_000})
 	mixed := &backends.Batch{Calls: []backends.Call{{}, {Items: []backends.Item{{Key: h.Keys("some"), Spec: s, Ask: spend(1)}}}, {}}}
 	require.NoError(t, backends.Decide(context.Background(), w.store, mixed))

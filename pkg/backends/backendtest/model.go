@@ -45,6 +45,9 @@ func (m *Model) decide(items []backends.Item, now int64) {
 	var merged []backends.Item
 	at := make([]int, len(items))
 	for i, it := range items {
+		if it.Ask.Mode == algorithm.Spend && it.Ask.Cost <= 0 {
+			it.Ask.Mode = algorithm.Look
+		}
 		at[i] = slices.IndexFunc(merged, func(o backends.Item) bool { return o.Key == it.Key && o.Ask.Mode == it.Ask.Mode })
 		if at[i] < 0 {
 			at[i] = len(merged)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +41,36 @@ func TestSweeper(t *testing.T) {
 	w.pass(second + grace)
 	require.Eventually(t, func() bool { return w.store.Stats().Keys == 10 }, 5*time.Second, time.Millisecond)
 	require.EqualValues(t, 3000, w.store.Stats().Expired)
+	w.pass(hour + grace)
+	require.Eventually(t, func() bool { return w.store.Stats().Keys == 0 }, 5*time.Second, time.Millisecond)
+}
+
+// TestShortAmongLong: what expires soon is found among states that live long,
+// whether it was short from the start or became so by a refund.
+func TestShortAmongLong(t *testing.T) {
+	w := open(t, memory.Options{Shards: 1})
+	s := perMinute(t, 60)
+	w.ask("rule", "long", s, algorithm.Ask{Cost: 60})
+	w.ask("rule", "short", s, algorithm.Ask{Cost: 1})
+	w.pass(second + grace)
+	w.ask("rule", "new", s, algorithm.Ask{Cost: 60})
+	require.EqualValues(t, 1, w.store.Stats().Expired)
+
+	w = open(t, memory.Options{Shards: 1})
+	w.ask("rule", "refunded", s, algorithm.Ask{Cost: 60})
+	w.ask("rule", "refunded", s, algorithm.Ask{Mode: algorithm.Refund, Cost: 59})
+	w.pass(second + grace)
+	w.ask("rule", "new", s, algorithm.Ask{Cost: 60})
+	require.EqualValues(t, 1, w.store.Stats().Expired)
+}
+
+// TestOwnsItsKeys: the store keeps nothing of the caller's memory.
+func TestOwnsItsKeys(t *testing.T) {
+	w := open(t, memory.Options{})
+	buffer := []byte("key")
+	w.spend(unsafe.String(&buffer[0], len(buffer)), perMinute(t, 5))
+	copy(buffer, "xxx")
+	require.EqualValues(t, 3, w.spend("key", perMinute(t, 5)).Remaining)
 }
 
 // TestKeptUntilAsNew: a state is dropped no earlier than a late caller could
@@ -56,6 +87,7 @@ func TestKeptUntilAsNew(t *testing.T) {
 		t.Run(l.Kind.String(), func(t *testing.T) {
 			w := open(t, memory.Options{Shards: 1})
 			s := spec(t, l)
+			w.spend("gone before", spec(t, algorithm.Limit{Requests: 5, WindowUS: 1000}))
 			d := w.ask("rule", "key", s, algorithm.Ask{Cost: 5, Lease: "a"})
 			wait := d.ResetAfterUS
 			if l.Kind == algorithm.Concurrency {
@@ -64,12 +96,12 @@ func TestKeptUntilAsNew(t *testing.T) {
 			other := spec(t, algorithm.Limit{Requests: 5, WindowUS: 24 * hour})
 			w.pass(wait + grace - 1)
 			w.fill("rule", "early", 10, other)
-			require.Zero(t, w.store.Stats().Expired)
+			require.EqualValues(t, 1, w.store.Stats().Expired)
 			w.pass(-grace) // a caller whose time was read earlier
 			require.False(t, w.ask("rule", "key", s, algorithm.Ask{Cost: 5, Lease: "b"}).Allowed)
 			w.pass(grace + 1)
 			w.fill("rule", "late", 50, other)
-			require.EqualValues(t, 1, w.store.Stats().Expired)
+			require.EqualValues(t, 2, w.store.Stats().Expired)
 		})
 	}
 }

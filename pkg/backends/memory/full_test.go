@@ -23,6 +23,13 @@ func TestFullDropsExpiredFirst(t *testing.T) {
 	require.Zero(t, w.store.Stats().Shared)
 	w.fill("rule", "c", 1, s)
 	require.Equal(t, []string{"rule"}, w.overflowed)
+
+	w = open(t, memory.Options{MaxKeys: 50, MaxKeysPerRule: 50, Shards: 1})
+	w.fill("rule", "long", 47, perMinute(t, 1))
+	w.fill("rule", "short", 3, s)
+	w.pass(second + grace)
+	w.fill("rule", "new", 3, perMinute(t, 1))
+	require.Empty(t, w.overflowed, "three of fifty are found")
 }
 
 // TestFullIsStrict: whatever happens, no key ever gets more than its limit, and
@@ -72,7 +79,22 @@ func TestStaysInCell(t *testing.T) {
 
 	w.pass(hour + grace)
 	require.EqualValues(t, 2, w.spend("key", s).Remaining)
-	require.EqualValues(t, 1, w.store.Stats().Keys, "a state of its own")
+	var keys []string
+	require.NoError(t, w.store.Scan(t.Context(), "", func(key string) bool { keys = append(keys, key); return true }))
+	require.Equal(t, []string{"key"}, keys, "a state of its own")
+}
+
+// TestCellsAreUsedAgain: a cell that has expired is no further one when its keys
+// come back.
+func TestCellsAreUsedAgain(t *testing.T) {
+	w := open(t, memory.Options{MaxKeys: 1, Shards: 1})
+	s := perMinute(t, 60)
+	w.ask("other", "holds the place", spec(t, algorithm.Limit{Requests: 3, WindowUS: 24 * hour}), algorithm.Ask{Cost: 1})
+	for range 5 {
+		require.EqualValues(t, 59, w.spend("key", s).Remaining)
+		w.pass(second + grace)
+	}
+	require.EqualValues(t, 1, w.store.Stats().Shared)
 }
 
 // TestRuleCap: one flooded rule leaves room for others.
