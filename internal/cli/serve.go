@@ -21,6 +21,12 @@ type serveCmd struct {
 // Run serves until a signal. SIGTERM and SIGINT drain, a second one ends at
 // once, SIGHUP reads the rules again.
 func (c *serveCmd) Run(s *streams) error {
+	if c.Log.Level == "" {
+		c.Log.Level = "warn" // as the reference
+		if c.Rules.Config != "" {
+			c.Log.Level = "info"
+		}
+	}
 	log, err := newLog(s.err, c.Log)
 	if err != nil {
 		return err

@@ -100,8 +100,7 @@ func (r *rules) load(files []descriptors.Source) error {
 	snapshot, problems := descriptors.Load(files, r.opts)
 	for _, p := range problems {
 		level := map[descriptors.Severity]slog.Level{descriptors.Note: slog.LevelInfo, descriptors.Warning: slog.LevelWarn, descriptors.Error: slog.LevelError}[p.Severity]
-		r.log.Log(context.Background(), level, "rules: "+p.Message,
-			"file", p.Pos.File, "line", p.Pos.Line, "column", p.Pos.Column, "rule", p.Path, "code", p.Code, "hint", p.Hint)
+		r.log.Log(context.Background(), level, "rules: "+p.Message, place(&p)...)
 	}
 	if snapshot == nil {
 		err := problems.Err()
@@ -114,6 +113,21 @@ func (r *rules) load(files []descriptors.Source) error {
 	r.metrics.Loaded(snapshot, now)
 	r.log.Info("rules are in force", "files", len(files), "domains", len(snapshot.Domains()), "rules", len(snapshot.Rules()), "hash", snapshot.Hash())
 	return nil
+}
+
+// place are the attributes of a problem that are known.
+func place(p *descriptors.Diagnostic) []any {
+	attrs := []any{"code", p.Code, "file", p.Pos.File}
+	if p.Pos.Line > 0 {
+		attrs = append(attrs, "line", p.Pos.Line, "column", p.Pos.Column)
+	}
+	if p.Path != "" {
+		attrs = append(attrs, "rule", p.Path)
+	}
+	if p.Hint != "" {
+		attrs = append(attrs, "hint", p.Hint)
+	}
+	return attrs
 }
 
 func (r *rules) failed(err error) {

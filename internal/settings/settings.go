@@ -165,7 +165,7 @@ type Tracing struct {
 
 // Log is the log on standard error.
 type Log struct {
-	Level  string `name:"log-level" env:"LOG_LEVEL" default:"WARN" help:"trace, debug, info, warn, error, fatal or panic."`
+	Level  string `name:"log-level" env:"LOG_LEVEL" placeholder:"LEVEL" help:"trace, debug, info, warn, error, fatal or panic. Default: info with --config, else warn."`
 	Format string `name:"log-format" env:"LOG_FORMAT" default:"text" help:"text or json."`
 }
 

@@ -7,15 +7,16 @@
 //
 // Keys are spread over shards by a seeded hash, each with a lock of its own. A
 // call of several items locks the shards that it needs in ascending order, so
-// that two calls never wait for each other. Nothing else is held while a lock
-// is taken, but the list of rules and counters, which take no further lock.
+// that two calls never wait for each other. Under them only the list of rules is
+// locked, which locks nothing further.
 //
 // # Expiry
 //
-// A state is dropped once it equals an unused one: with each new key a few
-// others of its shard are looked at, and a sweeper passes over one shard after
-// the other. Shards stay small, so nobody waits for either, nor for a map that
-// grows.
+// A state is dropped once it equals an unused one, by the numbers of the limit
+// that wrote it last, and a second has passed: with each new key a few others of
+// its shard are looked at, and a sweeper passes over one shard after the other.
+// Shards stay small, so nobody waits for either, nor for a map that grows. A
+// clock that steps back does not bring back what was dropped.
 //
 // # A full store
 //
