@@ -154,6 +154,11 @@ func (b *builder) limit(n *yaml.Node, path string, inList bool) (out rawLimit, o
 		b.checkUnlimited(by, path)
 		return out, b.errors() == errorsBefore
 	}
+	_, unit := by["unit"]
+	_, window := by["window"]
+	if b.errors() != errorsBefore && !unit && !window {
+		return out, false // the missing unit may be what was misspelt
+	}
 	b.time(&out, by, n, &spec, path)
 	if b.errors() != errorsBefore {
 		return out, false

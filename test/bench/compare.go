@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -45,7 +46,7 @@ func runCompare(ctx context.Context, args []string, out, progress io.Writer) err
 	if err := measureAll(ctx, entries, o, progress); err != nil {
 		return err
 	}
-	r := newReport(o, ts, entries)
+	r := &report{entries: entries}
 	if err := r.print(out); err != nil {
 		return err
 	}
@@ -55,7 +56,11 @@ func runCompare(ctx context.Context, args []string, out, progress io.Writer) err
 		}
 	}
 	if o.write {
-		return r.writeDocument()
+		facts, err := gatherFacts(ctx, o, ts)
+		if err != nil {
+			return err
+		}
+		return writeDocument(r, facts, filepath.Join(o.root, "docs", "BENCHMARKS.md"))
 	}
 	return nil
 }
@@ -85,7 +90,7 @@ func measureAll(ctx context.Context, entries []*entry, o options, progress io.Wr
 		for _, e := range entries {
 			s, err := e.measure(ctx, o.duration, uint64(round))
 			if err == nil {
-				err = ctx.Err()
+				err = context.Cause(ctx) // names the signal
 			}
 			if err != nil {
 				return fmt.Errorf("%s on %s: %w", e.scenario.name, e.target.name, err)
@@ -137,7 +142,7 @@ type counters struct {
 }
 
 func (t *target) counters() (c counters, err error) {
-	if c.server, err = proc.CPU(t.proc.PID()); err != nil {
+	if c.server, err = proc.CPU(t.pid); err != nil {
 		return c, err
 	}
 	if c.driver, err = proc.CPU(os.Getpid()); err != nil {

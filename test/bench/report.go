@@ -10,15 +10,7 @@ import (
 )
 
 // report is what a comparison showed.
-type report struct {
-	options options
-	targets *targets
-	entries []*entry
-}
-
-func newReport(o options, ts *targets, entries []*entry) *report {
-	return &report{options: o, targets: ts, entries: entries}
-}
+type report struct{ entries []*entry }
 
 func (r *report) entry(scenario, target string) *entry {
 	for _, e := range r.entries {

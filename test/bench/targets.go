@@ -27,8 +27,9 @@ type target struct {
 	name  string
 	addr  string // gRPC
 	debug string // host:port of the debug pages; empty if there are none
-	proc  *proc.Process
+	pid   int
 	redis *proc.Redis // nil without one
+	stop  func()
 }
 
 // targets are all servers of a comparison. Each server with a Redis has a
@@ -47,22 +48,10 @@ func (ts *targets) find(name string) *target {
 	return nil
 }
 
-// names gives the servers in the order of their start.
-func (ts *targets) names() []string {
-	var names []string
-	for _, t := range ts.list {
-		names = append(names, t.name)
-	}
-	return names
-}
-
 // stop ends all servers.
 func (ts *targets) stop() {
 	for _, t := range slices.Backward(ts.list) {
-		t.proc.Stop()
-		if t.redis != nil {
-			t.redis.Stop()
-		}
+		t.stop()
 	}
 	_ = os.RemoveAll(ts.dir)
 }
@@ -130,7 +119,7 @@ func (ts *targets) startFloor(ctx context.Context, self string) error {
 	if err != nil {
 		return err
 	}
-	ts.list = append(ts.list, &target{name: floorName, addr: addr, proc: p})
+	ts.list = append(ts.list, &target{name: floorName, addr: addr, pid: p.PID(), stop: p.Stop})
 	return nil
 }
 
@@ -162,12 +151,19 @@ func (ts *targets) start(ctx context.Context, s server, redisProgram string) err
 		}
 		env = append(env, "BACKEND_TYPE=redis", "REDIS_TYPE=SINGLE", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+t.redis.Addr)
 	}
-	t.proc, err = proc.Start(ctx, s.name, []string{s.program}, env, answers(t.addr))
+	p, err := proc.Start(ctx, s.name, []string{s.program}, env, answers(t.addr))
 	if err != nil {
 		if t.redis != nil {
 			t.redis.Stop()
 		}
 		return err
+	}
+	t.pid, t.stop = p.PID(), p.Stop
+	if t.redis != nil {
+		t.stop = func() {
+			p.Stop()
+			t.redis.Stop()
+		}
 	}
 	ts.list = append(ts.list, t)
 	return nil

@@ -55,6 +55,7 @@ func (l Layout) scan() (scan, error) {
 	info, err := os.Stat(l.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && l.MayBeMissing:
+		err = nil
 	case err != nil:
 		return s, fmt.Errorf("rules: %w", err)
 	case info.IsDir():

@@ -68,6 +68,10 @@ func (s *Store) Submit(b *backends.Batch) {
 	if p.deadline.IsZero() {
 		p.deadline = time.Now().Add(s.opts.Timeout)
 	}
+	if len(b.Calls) == 0 {
+		b.Done(b)
+		return
+	}
 	left := time.Until(p.deadline)
 	if left <= 0 {
 		p.fail(backends.ErrTimeout)

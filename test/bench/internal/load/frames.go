@@ -153,7 +153,7 @@ func (c *conn) lockedFinish(stream uint32, failure string) {
 			failure = fmt.Sprintf("%d statuses", v.statuses)
 		default:
 			result.verdict(v.code)
-			result.Latency.record(c.in.at - k.start)
+			result.Latency.Record(c.in.at - k.start)
 			return
 		}
 	}

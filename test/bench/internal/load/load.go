@@ -63,7 +63,7 @@ func (p *part) next(inFlight int, at int64) (start int64, ok bool) {
 		return 0, false
 	}
 	start, p.due = p.due[0], p.due[1:]
-	p.result.Lateness.record(at - start)
+	p.result.Lateness.Record(at - start)
 	return start, true
 }
 

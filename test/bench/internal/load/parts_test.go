@@ -11,9 +11,9 @@ import (
 )
 
 func TestHistogramKeepsThreeDigits(t *testing.T) {
-	h := newHistogram()
+	h := NewHistogram()
 	for us := range int64(100_000) {
-		h.record((us + 1) * 1000)
+		h.Record((us + 1) * 1000)
 	}
 	require.EqualValues(t, 100_000, h.Count())
 	require.InEpsilon(t, 50*time.Millisecond, h.At(50), 0.001)
@@ -21,8 +21,8 @@ func TestHistogramKeepsThreeDigits(t *testing.T) {
 	require.InEpsilon(t, 99_900*time.Microsecond, h.At(99.9), 0.001)
 	require.InEpsilon(t, 100*time.Millisecond, h.At(100), 0.001)
 
-	h.record(-5)
-	h.record(int64(time.Hour)) // neither is lost
+	h.Record(-5)
+	h.Record(int64(time.Hour)) // neither is lost
 	require.EqualValues(t, 100_002, h.Count())
 	require.InEpsilon(t, 2*time.Minute, h.At(100), 0.001)
 }
@@ -34,7 +34,7 @@ func TestResultsAddUp(t *testing.T) {
 	b.verdict(codeOverLimit)
 	b.verdict(codeOverLimit)
 	b.Failed["reset"] = 1
-	b.Latency.record(1000)
+	b.Latency.Record(1000)
 	a.merge(b)
 	a.Elapsed = 500 * time.Millisecond
 	require.EqualValues(t, 1, a.OK)

@@ -41,7 +41,7 @@ func (r Result) Rate() float64 {
 }
 
 func newResult() *Result {
-	return &Result{Failed: map[string]uint64{}, Latency: newHistogram(), Lateness: newHistogram()}
+	return &Result{Failed: map[string]uint64{}, Latency: NewHistogram(), Lateness: NewHistogram()}
 }
 
 func (r *Result) verdict(code uint64) {
@@ -68,13 +68,14 @@ func (r *Result) merge(from *Result) {
 // Histogram holds durations to three significant digits.
 type Histogram struct{ h *hdrhistogram.Histogram }
 
-func newHistogram() *Histogram {
+// NewHistogram gives an empty one.
+func NewHistogram() *Histogram {
 	return &Histogram{hdrhistogram.New(1, longestLatency, latencyDigits)}
 }
 
-// record adds one duration in nanoseconds; what is out of range counts as the
+// Record adds one duration in nanoseconds; what is out of range counts as the
 // nearest end.
-func (h *Histogram) record(ns int64) {
+func (h *Histogram) Record(ns int64) {
 	_ = h.h.RecordValue(min(max(ns, 1), longestLatency)) // in range by the line's own clamp
 }
 
