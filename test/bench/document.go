@@ -19,7 +19,7 @@ func writeDocument(r *report, f facts, path string) error {
 // document is docs/BENCHMARKS.md.
 func document(r *report, f facts) string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nWritten by `make bench BENCH_FLAGS=--write`; edits are lost.\n\n")
+	b.WriteString("# Benchmarks\n\nWritten by `make bench BENCHFLAGS=--write`; edits are lost.\n\n")
 	b.WriteString("## Marks\n\n")
 	b.WriteString(r.marks().markdown())
 	b.WriteString("\n## Costs\n\n")

@@ -28,6 +28,8 @@ type Server struct {
 	Port   int
 	Dir    string
 
+	tlsPort int
+
 	mu  sync.Mutex
 	cmd *exec.Cmd
 }
@@ -68,9 +70,18 @@ func Prepare(t testing.TB, args ...string) *Server {
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1 ::1", "--save", "", "--appendonly", "no",
 		"--dir", s.Dir, "--logfile", filepath.Join(s.Dir, "redis.log"),
 	}, args...)
+	for i, arg := range s.args {
+		if arg == "--tls-port" {
+			s.tlsPort = FreePort(t)
+			s.args[i+1] = strconv.Itoa(s.tlsPort)
+		}
+	}
 	t.Cleanup(s.kill)
 	return s
 }
+
+// TLSAddr is host:port of a server started with --tls-port (of any number).
+func (s *Server) TLSAddr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.tlsPort)) }
 
 // Addr is host:port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
@@ -136,9 +147,12 @@ func (s *Server) kill() {
 }
 
 // Client is a connection of the test's own.
-func (s *Server) Client() *goredis.Client {
-	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
-	s.t.Cleanup(func() { _ = c.Close() })
+func (s *Server) Client() *goredis.Client { return Client(s.t, s.Addr(), "") }
+
+// Client is a connection of the test's own to an address.
+func Client(t testing.TB, addr, password string) *goredis.Client {
+	c := goredis.NewClient(&goredis.Options{Addr: addr, Password: password, Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

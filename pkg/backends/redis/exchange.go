@@ -86,7 +86,13 @@ func (s *Store) send(ctx context.Context, open []attempt) {
 		}
 		_ = pipe.Process(ctx, once{a.cmd})
 	}
-	_, _ = pipe.Exec(ctx)
+	if _, err := pipe.Exec(ctx); err != nil {
+		for i := range open { // a connection that was refused leaves commands untouched
+			if cmd := open[i].cmd; cmd.Err() == nil && cmd.Val() == nil {
+				cmd.SetErr(err)
+			}
+		}
+	}
 }
 
 // receive reads a reply into the unit; it reports true where the unit must be

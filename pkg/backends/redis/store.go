@@ -37,11 +37,21 @@ func New(opts Options) (*Store, error) {
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
+	silence()
 	s := &Store{opts: opts, client: opts.client(), queue: make(chan *pending, opts.Queue)}
 	s.clock.given = opts.NowUS
 	s.start()
 	return s, nil
 }
+
+// silence keeps go-redis from writing to standard error on its own: failures are
+// told to the Observer, by class and without addresses.
+var silence = sync.OnceFunc(func() { goredis.SetLogger(quiet{}) })
+
+type quiet struct{}
+
+// Printf implements go-redis' logger.
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // pending is a batch on its way. Whoever claims it answers it: the worker with
 // the replies, or the timer at the deadline.
