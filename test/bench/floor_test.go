@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -52,4 +56,25 @@ func TestDriveReportsWhatItDid(t *testing.T) {
 			require.NotContains(t, out.String(), "failed")
 		})
 	}
+}
+
+func TestProfileIsTakenUnderLoad(t *testing.T) {
+	status := http.StatusOK
+	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(r.URL.Path))
+	}))
+	defer pages.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	weir := &target{name: memoryName, addr: startTestFloor(t), debug: pages.Listener.Addr().String()}
+	one := allScenarios()[0]
+	dir := filepath.Join(t.TempDir(), "new")
+	require.NoError(t, profileAll(t.Context(), []*entry{{scenario: one, target: &target{name: floorName}}, {scenario: one, target: weir}}, dir))
+	got, err := os.ReadFile(filepath.Join(dir, "one-weir-memory.pprof"))
+	require.NoError(t, err)
+	require.Equal(t, "/debug/pprof/profile", string(got))
+
+	status = http.StatusNotFound
+	err = profileAll(t.Context(), []*entry{{scenario: one, target: weir}}, dir)
+	require.ErrorContains(t, err, "profile of one on weir memory: 404")
 }

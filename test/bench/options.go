@@ -35,7 +35,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.root, "root", "../..", "weir's source `folder`")
 	flags.StringVar(&o.redis, "redis", "redis-server", "Redis or Valkey server `program`")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each server gets each scenario, 1 to 1000")
-	flags.DurationVar(&o.duration, "duration", 600*time.Millisecond, "load in one round, up to 1m")
+	flags.DurationVar(&o.duration, "duration", 500*time.Millisecond, "load in one round, up to 1m")
 	flags.BoolVar(&o.write, "write", false, "write docs/BENCHMARKS.md below --root")
 	flags.StringVar(&o.profiles, "profiles", "", "`folder` for a CPU profile of weir in each scenario, taken after the rounds")
 	names := flags.String("scenarios", "", "comma list (default: all): "+strings.Join(scenarioNames(), ","))

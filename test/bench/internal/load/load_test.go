@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -262,4 +263,54 @@ func TestLargeRequestsAndAnswersFlow(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, r.Failed)
 	require.Greater(t, r.OK, uint64(20))
+}
+
+func TestLongHeadersComeInSeveralFrames(t *testing.T) {
+	server := &rls{answer: func(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+		if err := grpc.SetTrailer(ctx, metadata.Pairs("story", strings.Repeat("x~", 20_000))); err != nil {
+			return nil, err
+		}
+		return byKey(ctx, req)
+	}}
+	l := dialTest(t, Config{Addr: serve(t, server), Connections: 1, Shape: testShape()})
+	r, err := l.Closed(t.Context(), 3, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Empty(t, r.Failed)
+	require.Positive(t, r.OK)
+}
+
+func TestTimeoutsOfThePeerAreFailures(t *testing.T) {
+	var primed atomic.Bool
+	server := &rls{answer: func(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+		if primed.CompareAndSwap(false, true) {
+			return byKey(ctx, req)
+		}
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}}
+	l := dialTest(t, Config{Addr: serve(t, server), Connections: 1, Timeout: 100 * time.Millisecond, Shape: testShape()})
+	r, err := l.Closed(t.Context(), 2, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Zero(t, r.Answered())
+	require.EqualValues(t, 2, r.Failures())
+	for reason := range r.Failed {
+		require.Contains(t, []string{"grpc-status 4", "reset: CANCEL"}, reason)
+	}
+}
+
+func TestUnansweredRequestsAreFailures(t *testing.T) {
+	hold := make(chan struct{})
+	var primed atomic.Bool
+	server := &rls{answer: func(ctx context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+		if !primed.CompareAndSwap(false, true) {
+			<-hold
+		}
+		return byKey(ctx, req)
+	}}
+	addr := serve(t, server)
+	t.Cleanup(func() { close(hold) })
+	l := dialTest(t, Config{Addr: addr, Connections: 1, Shape: testShape()})
+	r, err := l.Closed(t.Context(), 4, 10*time.Millisecond)
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{"unanswered": 4}, r.Failed)
 }
