@@ -88,7 +88,7 @@ func measureAll(ctx context.Context, entries []*entry, o options, progress io.Wr
 	for round := range o.rounds {
 		fmt.Fprintf(progress, "round %d of %d\n", round+1, o.rounds)
 		for _, e := range entries {
-			s, err := e.measure(ctx, o.duration, uint64(round))
+			s, err := e.measure(ctx, o.duration*time.Duration(max(1, e.scenario.longer)), uint64(round))
 			if err == nil {
 				err = context.Cause(ctx) // names the signal
 			}

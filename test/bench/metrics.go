@@ -79,3 +79,19 @@ func ratio(a, b *entry, m metric) (spread, bool) {
 	}
 	return spreadOf(values), len(values) > 0
 }
+
+// total is all rounds as one sample, without latencies: what is rare but dear,
+// such as a garbage collection, shows in it and not in a median.
+func (e *entry) total() sample {
+	var t sample
+	for _, s := range e.samples {
+		t.OK += s.OK
+		t.OverLimit += s.OverLimit
+		t.Elapsed += s.Elapsed
+		t.server += s.server
+		t.redis += s.redis
+		t.calls.Count += s.calls.Count
+		t.calls.Spent += s.calls.Spent
+	}
+	return t
+}

@@ -62,6 +62,8 @@ func testReport() *report {
 		{one, redis, []sample{testSample(1500, 10*time.Microsecond, true), testSample(1350, 11*time.Microsecond, true), testSample(1200, 20*time.Microsecond, true)}},
 		{two, redis, []sample{failing, failing, failing}},
 		{paced, memory, []sample{late, late, late}},
+		{scenario{name: fewRulesScenario, what: "10 rules"}, memory, []sample{testSample(1000, 10*time.Microsecond, false), testSample(1000, 10*time.Microsecond, false)}},
+		{scenario{name: manyRulesScenario, what: "100,000 rules"}, &target{name: manyName}, []sample{testSample(1000, 9*time.Microsecond, false), testSample(1000, 17*time.Microsecond, false)}},
 	}}
 }
 
@@ -86,6 +88,12 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	idle := &entry{samples: []sample{{}}}
 	_, ok = ratio(idle, idle, requestRate)
 	require.False(t, ok)
+}
+
+func TestTotalsShowWhatIsRare(t *testing.T) {
+	e := testReport().entry(oneScenario, memoryName)
+	require.InDelta(t, 8.48, serverCPU(e.total()), 0.01) // 2000 at 5 µs, 1800 at 11, 1600 at 10
+	require.InDelta(t, 1800, requestRate(e.total()), 0.01)
 }
 
 func TestSpread(t *testing.T) {

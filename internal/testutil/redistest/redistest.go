@@ -221,3 +221,40 @@ func StartSentinel(t testing.TB, serverArgs []string, sentinelLines ...string) *
 	}
 	return set
 }
+
+// MoveSlot moves the slot of a hash tag, with its keys, from the master that has
+// it to the next one, as a resharding does.
+func MoveSlot(t testing.TB, servers []*Server, tag string) {
+	t.Helper()
+	ctx := context.Background()
+	slot := int(Client(t, servers[0].Addr(), "").ClusterKeySlot(ctx, tag).Val())
+	ids := make([]string, len(servers))
+	from := -1
+	for i, s := range servers {
+		c := s.Client()
+		ids[i] = c.Do(ctx, "CLUSTER", "MYID").String()
+		ids[i] = strings.Fields(ids[i])[len(strings.Fields(ids[i]))-1]
+		// The owner answers for a key of the slot; others redirect.
+		if err := c.Get(ctx, "{"+tag+"}").Err(); err == nil || err == goredis.Nil {
+			from = i
+		}
+	}
+	require.NotEqual(t, -1, from, "nobody owns the slot")
+	to := (from + 1) % len(servers)
+	source, target := servers[from].Client(), servers[to].Client()
+	require.NoError(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from]).Err())
+	require.NoError(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to]).Err())
+	for {
+		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		require.NoError(t, err)
+		if len(keys) == 0 {
+			break
+		}
+		for _, key := range keys {
+			require.NoError(t, source.Migrate(ctx, "127.0.0.1", strconv.Itoa(servers[to].Port), key, 0, 5*time.Second).Err())
+		}
+	}
+	for _, c := range []*goredis.Client{target, source} {
+		require.NoError(t, c.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", ids[to]).Err())
+	}
+}

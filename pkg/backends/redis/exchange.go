@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -11,9 +12,14 @@ import (
 	"github.com/weirhq/weir/pkg/lua"
 )
 
-// maxRounds bounds the pipelines for one batch: scripts that the server has
-// lost and windows that have turned are asked again, since nothing was counted.
-const maxRounds = 4
+const (
+	// maxRounds bounds the pipelines for one batch: scripts that the server has
+	// lost, windows that have turned and slots that are moving are asked again,
+	// since nothing was counted.
+	maxRounds = 5
+	// movePause is the first wait for a slot that is moving.
+	movePause = 2 * time.Millisecond
+)
 
 // once is a command that go-redis never sends a second time: a lost reply may
 // have been counted.
@@ -28,6 +34,7 @@ type attempt struct {
 	script   *lua.Script
 	cmd      *goredis.Cmd
 	withText bool // the server has lost the script: send its text along
+	moving   bool // the slot is on its way from node to node
 }
 
 // exchange asks the server about the units and fills in their decisions or
@@ -45,20 +52,38 @@ func (s *Store) exchange(ctx context.Context, units []*unit) {
 }
 
 func (s *Store) rounds(ctx context.Context, open []attempt) {
-	for range maxRounds {
+	for round := range maxRounds {
 		s.send(ctx, open)
-		again := open[:0]
+		again, moving := open[:0], false
 		for _, a := range open {
 			if s.receive(&a) {
 				again = append(again, a)
+				moving = moving || a.moving
 			}
 		}
 		if open = again; len(open) == 0 {
 			return
 		}
+		if moving {
+			pause(ctx, movePause<<round)
+		}
 	}
 	for _, a := range open {
-		a.unit.err = fmt.Errorf("%w: the script was not taken", backends.ErrUnavailable)
+		class := "script"
+		if a.moving {
+			class = "clusterdown"
+		}
+		s.observe(class)
+		a.unit.err = fmt.Errorf("%w: %s", backends.ErrUnavailable, class)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -95,6 +120,18 @@ func (s *Store) send(ctx context.Context, open []attempt) {
 	}
 }
 
+// redirected tells the replies of a cluster's node that has not run the command
+// because the slot is elsewhere or nowhere at the moment.
+func redirected(err error) bool {
+	text := err.Error()
+	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", "CLUSTERDOWN "} {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // receive reads a reply into the unit; it reports true where the unit must be
 // asked again.
 func (s *Store) receive(a *attempt) (again bool) {
@@ -102,6 +139,9 @@ func (s *Store) receive(a *attempt) (again bool) {
 	if err != nil {
 		if strings.HasPrefix(err.Error(), "NOSCRIPT") && !a.withText {
 			a.withText = true
+			return true
+		}
+		if a.moving = redirected(err); a.moving {
 			return true
 		}
 		class := Class(err)

@@ -260,3 +260,43 @@ func TestSentinelFailover(t *testing.T) {
 		return err == nil
 	}, 30*time.Second, 50*time.Millisecond, "no failover: %v", err)
 }
+
+// TestSlotsMoveUnderLoad moves the slot of a busy key from master to master:
+// every call is answered, and each is counted once.
+func TestSlotsMoveUnderLoad(t *testing.T) {
+	servers := redistest.StartCluster(t, 3)
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	store := open(t, redis.Options{Topology: redis.Cluster, Addrs: addrs})
+	spec := backendtest.Spec(t, algorithm.Limit{Requests: 1_000_000, WindowUS: 30 * 86_400_000_000})
+	const key = "w1{moving}fw"
+	_, err := ask(t, store, key, spec, 5*time.Second)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	asked := atomic.Int64{}
+	asked.Store(1)
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := ask(t, store, key, spec, 5*time.Second); err != nil {
+					t.Errorf("%v", err)
+					return
+				}
+				asked.Add(1)
+			}
+		})
+	}
+	for range 6 {
+		time.Sleep(50 * time.Millisecond)
+		redistest.MoveSlot(t, servers, "moving")
+	}
+	cancel()
+	wait.Wait()
+	d, err := call(t, store, 5*time.Second, backends.Item{Key: key, Spec: spec, Ask: algorithm.Ask{Mode: algorithm.Look}})
+	require.NoError(t, err)
+	require.Equal(t, asked.Load(), d.Used)
+}
