@@ -94,20 +94,23 @@ type mark struct {
 func (r *report) marks() table {
 	floor, memory, redis := r.entry(oneScenario, floorName), r.entry(oneScenario, memoryName), r.entry(oneScenario, redisName)
 	t := table{{"mark", "wanted", "measured", "from–to"}}
+	cpu := func(what, wanted string, a, b *entry) mark {
+		return mark{what: what, wanted: wanted, a: a, b: b, m: serverCPU}
+	}
 	for _, m := range []mark{
-		{"server CPU per request, memory", "≤ 0.35 × floor", memory, floor, serverCPU, "", false},
-		{"server CPU per request, Redis", "≤ 0.5 × floor", redis, floor, serverCPU, "", false},
-		{"throughput, Redis", "≥ 1.3 × floor", redis, floor, requestRate, "", false},
-		{"Redis CPU per decision", "≤ 5 µs", redis, nil, redisCPU, "µs", false},
-		{"CPU, two descriptors, Redis", "≤ 1.25 × one", r.entry("two", redisName), redis, serverCPU, "", false},
-		{"CPU, ten descriptors, Redis", "≤ 2.5 × one", r.entry("ten", redisName), redis, serverCPU, "", false},
-		{"CPU, two descriptors, memory", "≤ 1.25 × one", r.entry("two", memoryName), memory, serverCPU, "", false},
-		{"CPU, ten descriptors, memory", "≤ 2.5 × one", r.entry("ten", memoryName), memory, serverCPU, "", false},
-		{"CPU, refused by the deny cache", "≤ 0.35 × floor", r.entry(deniedScenario, redisName), floor, serverCPU, "", false},
-		{"Redis calls per refusal", "0", r.entry(deniedScenario, redisName), nil, redisCalls, "calls", false},
-		{"CPU, leased hot key", "≤ 0.35 × floor", r.entry(leasedScenario, redisName), floor, serverCPU, "", false},
-		{"Redis calls, leased hot key", "≤ 0.05 per request", r.entry(leasedScenario, redisName), nil, redisCalls, "per request", false},
-		{"CPU, 100,000 rules", "≤ 1.05 × 10 rules", r.entry(manyRulesScenario, manyName), r.entry(fewRulesScenario, memoryName), serverCPU, "", true},
+		cpu("server CPU per request, memory", "≤ 0.35 × floor", memory, floor),
+		cpu("server CPU per request, Redis", "≤ 0.5 × floor", redis, floor),
+		{what: "throughput, Redis", wanted: "≥ 1.3 × floor", a: redis, b: floor, m: requestRate},
+		{what: "Redis CPU per decision", wanted: "≤ 5 µs", a: redis, m: redisCPU, unit: "µs"},
+		cpu("CPU, two descriptors, Redis", "≤ 1.25 × one", r.entry("two", redisName), redis),
+		cpu("CPU, ten descriptors, Redis", "≤ 2.5 × one", r.entry("ten", redisName), redis),
+		cpu("CPU, two descriptors, memory", "≤ 1.25 × one", r.entry("two", memoryName), memory),
+		cpu("CPU, ten descriptors, memory", "≤ 2.5 × one", r.entry("ten", memoryName), memory),
+		cpu("CPU, refused by the deny cache", "≤ 0.35 × floor", r.entry(deniedScenario, redisName), floor),
+		{what: "Redis calls per refusal", wanted: "0", a: r.entry(deniedScenario, redisName), m: redisCalls, unit: "calls"},
+		cpu("CPU, leased hot key", "≤ 0.35 × floor", r.entry(leasedScenario, redisName), floor),
+		{what: "Redis calls, leased hot key", wanted: "≤ 0.05 per request", a: r.entry(leasedScenario, redisName), m: redisCalls, unit: "per request"},
+		{what: "CPU, 100,000 rules", wanted: "≤ 1.05 × 10 rules", a: r.entry(manyRulesScenario, manyName), b: r.entry(fewRulesScenario, memoryName), m: serverCPU, total: true},
 	} {
 		t = append(t, m.row()...)
 	}
