@@ -1,14 +1,14 @@
 -- Token bucket and leaky bucket in the level form. Numbers: burst, per hit, per
--- µs, capacity, debt cap, skew µs. State: "time:level:per hit".
+-- µs, capacity, debt cap, skew µs. State: time, level and per hit, as three
+-- little-endian doubles: reading numbers from text costs a microsecond.
 local function bucket(key, now, mode, cost, jitter, a, i, commit)
-  local burst, perhit, permicro = tonumber(a[i]), tonumber(a[i + 1]), tonumber(a[i + 2])
-  local capacity, debtcap = tonumber(a[i + 3]), tonumber(a[i + 4])
+  local burst, perhit, permicro = a[i] + 0, a[i + 1] + 0, a[i + 2] + 0
+  local capacity, debtcap = a[i + 3] + 0, a[i + 4] + 0
   local at, level, stepped = now, 0, false
   local state = redis.call('GET', key)
   if state then
     local old
-    at, level, old = string.match(state, '^(%d+):(%d+):(%d+)$')
-    at, level, old = tonumber(at), tonumber(level), tonumber(old)
+    at, level, old = struct.unpack('<ddd', state)
     if old ~= perhit then -- the limit's numbers changed: keep the hits used
       level = ceil(level / old * perhit)
     end
@@ -54,7 +54,7 @@ local function bucket(key, now, mode, cost, jitter, a, i, commit)
     if level == 0 then
       redis.call('DEL', key)
     else
-      redis.call('SET', key, string.format('%.0f:%.0f:%.0f', at, level, perhit), 'PX', life(reset, jitter))
+      redis.call('SET', key, struct.pack('<ddd', at, level, perhit), 'PX', life(reset, jitter))
     end
   end
   local remaining, used = floor(max(0, capacity - level) / perhit), ceil(level / perhit)

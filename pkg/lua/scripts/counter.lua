@@ -1,13 +1,14 @@
 -- Sliding window counter. Numbers: limit, limit plus debt, window µs, tick µs,
--- window in ticks, skew µs. State: "window number:hits before:hits".
+-- window in ticks, skew µs. State: window number, hits before and hits, as three
+-- little-endian doubles.
 local function counter(key, now, mode, cost, jitter, a, i, commit)
-  local limit, cap = tonumber(a[i]), tonumber(a[i + 1])
-  local window, tick, ticks = tonumber(a[i + 2]), tonumber(a[i + 3]), tonumber(a[i + 4])
+  local limit, cap = a[i] + 0, a[i + 1] + 0
+  local window, tick, ticks = a[i + 2] + 0, a[i + 3] + 0, a[i + 4] + 0
   local number, stepped, prev, cur = floor(now / window), false, 0, 0
   local state = redis.call('GET', key)
   if state then
-    local at, p, c = string.match(state, '^(%d+):(%d+):(%d+)$')
-    at, p, c = tonumber(at), min(tonumber(p), cap), min(tonumber(c), cap)
+    local at, p, c = struct.unpack('<ddd', state)
+    p, c = min(p, cap), min(c, cap)
     if p == 0 and c == 0 then at = 0 end -- as new, whenever that was
     if at > number then
       if at == number + 1 and at * window - now <= tonumber(a[i + 5]) then
@@ -25,8 +26,7 @@ local function counter(key, now, mode, cost, jitter, a, i, commit)
   local begin = number * window
   local elapsed = floor(max(0, now - begin) / tick)
   local before, took, allowed, never = cur, 0, true, false
-  local function weigh() return prev * (ticks - elapsed) + cur * ticks end
-  local function room() return floor(max(0, limit * ticks - weigh()) / ticks) end
+  local past = prev * (ticks - elapsed) -- what the previous window weighs
 
   if mode == CHARGE then
     took = min(cost, cap - cur)
@@ -38,9 +38,9 @@ local function counter(key, now, mode, cost, jitter, a, i, commit)
     if cost > limit then
       allowed, never = false, true
     else
-      allowed = weigh() <= (limit - cost) * ticks
+      allowed = past + cur * ticks <= (limit - cost) * ticks
     end
-    took = taken(mode, allowed, cost, mode == UP_TO and room() or 0)
+    took = taken(mode, allowed, cost, floor(max(0, (limit - cur) * ticks - past) / ticks))
     cur = cur + took
   end
 
@@ -66,10 +66,10 @@ local function counter(key, now, mode, cost, jitter, a, i, commit)
     if reset == 0 then
       redis.call('DEL', key)
     else
-      redis.call('SET', key, string.format('%.0f:%.0f:%.0f', number, prev, cur), 'PX', life(reset, jitter))
+      redis.call('SET', key, struct.pack('<ddd', number, prev, cur), 'PX', life(reset, jitter))
     end
   end
-  local remaining, used = room(), ceil(weigh() / ticks)
+  local remaining, used = floor(max(0, (limit - cur) * ticks - past) / ticks), ceil((past + cur * ticks) / ticks)
   if allowed then return ALLOW, took, remaining, used, 0, reset end
   return never and NEVER or DENY, took, remaining, used, retry, reset
 end

@@ -3,7 +3,7 @@
 -- estimate of this clock; where it is wrong nothing is written and the answer
 -- is MOVED.
 local function fixed_window(key, now, mode, cost, jitter, a, i, commit)
-  local limit, window, number = tonumber(a[i]), tonumber(a[i + 1]), tonumber(a[i + 2])
+  local limit, window, number = a[i] + 0, a[i + 1] + 0, a[i + 2] + 0
   if floor(now / window) ~= number then return MOVED, 0, 0, 0, 0, 0 end
   local reset = (number + 1) * window - now
 

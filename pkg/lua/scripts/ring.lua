@@ -1,13 +1,15 @@
 -- Sliding window log in sub-windows. Numbers: limit, limit plus debt, slots,
--- slot µs, skew µs. State: a hash: "k" the newest sub-window that has hits, "t"
--- the hits in total, and the hits of sub-window n under n mod (slots+1).
+-- slot µs, skew µs. State: a hash: the hits of sub-window n under n mod (slots+1),
+-- and under "m" the newest sub-window that has hits and the hits in total, as two
+-- little-endian doubles.
 local function ring(key, now, mode, cost, jitter, a, i, commit)
-  local limit, cap = tonumber(a[i]), tonumber(a[i + 1])
-  local slots, slot = tonumber(a[i + 2]), tonumber(a[i + 3])
+  local limit, cap = a[i] + 0, a[i + 1] + 0
+  local slots, slot = a[i + 2] + 0, a[i + 3] + 0
   local ring_size, span = slots + 1, (slots + 1) * slot
-  local cur, total, stepped = floor(now / slot), 0, false
-  local meta = redis.call('HMGET', key, 'k', 't')
-  local newest = tonumber(meta[1])
+  local cur, total, stepped, late = floor(now / slot), 0, false, false
+  local head = redis.call('HMGET', key, 'm', int(cur % ring_size))
+  local newest
+  if head[1] then newest, total = struct.unpack('<dd', head[1]) end
   local function read(from, to) -- hits of the sub-windows from … to
     local fields = {}
     for n = from, to do fields[#fields + 1] = int(n % ring_size) end
@@ -15,10 +17,9 @@ local function ring(key, now, mode, cost, jitter, a, i, commit)
   end
   local first_dead, last_dead = 0, -1
   if newest then
-    total = tonumber(meta[2])
     if newest > cur then
       if newest * slot - now <= tonumber(a[i + 4]) then
-        cur = newest -- this clock is a little late
+        cur, late = newest, true -- this clock is a little late
       else
         stepped = true
       end
@@ -120,10 +121,20 @@ local function ring(key, now, mode, cost, jitter, a, i, commit)
           left = left - h
         end
       elseif took > 0 then
-        redis.call('HINCRBY', key, int(cur % ring_size), int(took))
         top = cur
       end
-      redis.call('HSET', key, 'k', int(top), 't', int(used))
+      local state = struct.pack('<dd', top, used)
+      if mode ~= REFUND and took > 0 then
+        local field, hits = int(cur % ring_size), took
+        if newest == cur and not late then
+          hits = hits + head[2] -- read together with the state
+        elseif stepped or late then
+          hits = hits + (redis.call('HGET', key, field) or 0)
+        end
+        redis.call('HSET', key, 'm', state, field, int(hits))
+      else
+        redis.call('HSET', key, 'm', state)
+      end
       redis.call('PEXPIRE', key, life(reset, jitter))
     end
   end

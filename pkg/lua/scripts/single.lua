@@ -2,5 +2,5 @@
 -- numbers. Reply: code, taken, remaining, used, retry µs, reset µs, now µs.
 local now = clock(ARGV[1])
 local code, took, remaining, used, retry, reset =
-  algorithm(KEYS[1], now, tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV, 5, true)
+  algorithm(KEYS[1], now, ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0, ARGV, 5, true)
 return {code, took, remaining, used, retry, reset, now}
