@@ -10,7 +10,7 @@ FUZZTIME      ?= 60s
 export WEIR_ENVOY ?= $(ENVOY_VENV)/bin/envoy
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-short race lint vuln fuzz soak bench docs check-generate image-steps deps clean
+.PHONY: help build run test test-short race lint vuln fuzz soak plots bench docs check-generate image-steps deps clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,8 @@ deps: ## Install what the tests need: Redis, Envoy (Debian and pip).
 test: deps ## Run everything: unit tests with the race detector, then the built binary against real servers.
 	$(GO) vet ./...
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v /test/)
+	cd test/bench && $(GO) vet ./... && $(GO) test -timeout 10m ./...
+	cd test/plots && $(GO) vet ./...
 	$(GO) test -timeout 20m -parallel 4 ./test/...
 
 test-short: ## Run the unit tests only, without the race detector.
@@ -46,6 +48,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (60s each).
 
 soak: ## Hold the stores against the algorithms for a long time (WEIR_TEST_STEPS per limit).
 	WEIR_TEST_STEPS=$(or $(WEIR_TEST_STEPS),200000) $(GO) test -timeout 2h ./pkg/backends/...
+
+plots: ## Draw the pictures in docs/img.
+	cd test/plots && $(GO) run . ../../docs/img
 
 bench: ## Print weir's cost in multiples of a no-op gRPC server, over memory and Redis.
 	cd test/bench && $(GO) run . $(BENCHFLAGS)
