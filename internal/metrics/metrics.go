@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,14 @@ const (
 	verdictOver   = "over_limit"
 	verdictShadow = "shadow" // over the limit, not enforced
 	verdictError  = "error"
+)
+
+// maxRules is how many rules have series of their own; those further down in the
+// configuration share the label otherRule. A series costs about a kilobyte for
+// each verdict, which a hundred thousand rules would pay at each collection.
+const (
+	maxRules  = 1000
+	otherRule = "other"
 )
 
 // noRule is the label of limits that requests bring along and no rule matches.
@@ -44,6 +53,9 @@ type Metrics struct {
 	config    *prometheus.GaugeVec
 	storeErrs *prometheus.CounterVec
 	overflow  prometheus.Counter
+	folded    prometheus.Gauge
+
+	own atomic.Pointer[map[string]bool] // rules by id that have series of their own
 }
 
 // New makes all series. store names the store in use.
@@ -57,6 +69,7 @@ func New(store string) *Metrics {
 		storeErrs: counters("store_errors_total", "Failed store commands by class.", "class"),
 		overrides: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_bad_overrides_total", Help: "Limits in requests that made no sense and were ignored."}),
 		overflow:  prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_memory_overflow_total", Help: "Times that a rule's keys began to share cells because the memory store was full."}),
+		folded:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules_folded", Help: "Rules without series of their own: they are counted under the rule \"other\"."}),
 		loadedAt:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_loaded_timestamp_seconds", Help: "Time of the last successful load."}),
 		limits:    gauges("limit_requests", "Configured limit.", "domain", "rule", "limit", "window"),
 		config:    gauges("config_info", "1, with the hash of the configuration in force.", "hash"),
@@ -67,7 +80,7 @@ func New(store string) *Metrics {
 	}
 	info := gauges("store_info", "1, with the kind of the store in use.", "store")
 	info.WithLabelValues(store).Set(1)
-	m.Registry.MustRegister(m.requests, m.decisions, m.hits, m.loads, m.storeErrs, m.overrides, m.overflow, m.loadedAt,
+	m.Registry.MustRegister(m.requests, m.decisions, m.hits, m.loads, m.storeErrs, m.overrides, m.overflow, m.folded, m.loadedAt,
 		m.limits, m.config, m.phases, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, result := range []string{"success", "error"} {
 		m.loads.WithLabelValues(result)
@@ -100,14 +113,22 @@ func (m *Metrics) Observe(c *envoyrls.Call) {
 		if d.Check == nil {
 			continue
 		}
-		domain, rule := text(c.Request.GetDomain()), noRule
-		if d.Match.Rule != nil {
-			rule = text(d.Match.Rule.Path)
-		}
+		domain, rule := text(c.Request.GetDomain()), m.rule(d.Match.Rule)
 		v := verdict(d)
 		m.decisions.WithLabelValues(domain, rule, v, d.Check.Result.Cause.String()).Inc()
 		m.hits.WithLabelValues(domain, rule, v).Add(float64(d.Hits))
 	}
+}
+
+// rule is the label of a rule.
+func (m *Metrics) rule(r *descriptors.Rule) string {
+	if r == nil {
+		return noRule
+	}
+	if own := m.own.Load(); own != nil && !(*own)[r.ID()] {
+		return otherRule
+	}
+	return text(r.Path)
 }
 
 func overall(c *envoyrls.Call) string {
@@ -136,15 +157,18 @@ func verdict(d *envoyrls.Descriptor) string {
 	}
 }
 
-// Loaded tells of a successful load at a time. The series of each rule exist
-// from then on, at zero; those of rules that are gone are dropped.
+// Loaded tells of a successful load at a time. The series of the first maxRules
+// rules exist from then on, at zero.
 func (m *Metrics) Loaded(s *descriptors.Snapshot, at time.Time) {
 	m.loads.WithLabelValues("success").Inc()
 	m.loadedAt.Set(float64(at.UnixMilli()) / 1e3)
 	m.config.Reset()
 	m.config.WithLabelValues(s.Hash()).Set(1)
 	m.limits.Reset()
-	for _, r := range s.Rules() {
+	rules, own := s.Rules(), map[string]bool{}
+	m.folded.Set(float64(max(0, len(rules)-maxRules)))
+	for _, r := range rules[:min(len(rules), maxRules)] {
+		own[r.ID()] = true
 		for i := range r.Limits {
 			l := &r.Limits[i]
 			domain, rule := text(r.Domain), text(r.Path)
@@ -155,6 +179,7 @@ func (m *Metrics) Loaded(s *descriptors.Snapshot, at time.Time) {
 			}
 		}
 	}
+	m.own.Store(&own)
 }
 
 // LoadFailed tells of a load that was refused.
