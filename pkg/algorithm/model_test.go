@@ -19,14 +19,14 @@ type model interface {
 }
 
 func newModel(s *Spec) model {
-	switch {
-	case s.Kind == FixedWindow:
+	switch s.Kind {
+	case FixedWindow:
 		return &windowModel{s: s, hits: map[int64]int64{}}
-	case s.Kind == SlidingWindowCounter:
+	case SlidingWindowCounter:
 		return &counterModel{s: s, hits: map[int64]int64{}}
-	case s.Kind == SlidingWindowLog:
+	case SlidingWindowLog:
 		return &historyModel{s: s}
-	case s.Kind == Concurrency:
+	case Concurrency:
 		return nil
 	default:
 		return &rationalBucket{s: s, held: new(big.Rat)}

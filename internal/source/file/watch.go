@@ -85,8 +85,10 @@ func (w *Watcher) Run(ctx context.Context, apply func([]descriptors.Source, erro
 			run.handOver()
 		case <-run.changes():
 			run.look(settle)
-		case <-run.errors():
-			run.look(settle)
+		case _, open := <-run.eventErrors(): // an overflow: events were lost
+			if open {
+				run.look(settle)
+			}
 		case <-poll.C:
 			run.look(settle)
 		case <-settle.C:
@@ -119,7 +121,7 @@ func (r *run) changes() chan fsnotify.Event {
 	return r.events.Events
 }
 
-func (r *run) errors() chan error {
+func (r *run) eventErrors() chan error {
 	if r.events == nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -235,7 +236,7 @@ func MoveSlot(t testing.TB, servers []*Server, tag string) {
 		ids[i] = c.Do(ctx, "CLUSTER", "MYID").String()
 		ids[i] = strings.Fields(ids[i])[len(strings.Fields(ids[i]))-1]
 		// The owner answers for a key of the slot; others redirect.
-		if err := c.Get(ctx, "{"+tag+"}").Err(); err == nil || err == goredis.Nil {
+		if err := c.Get(ctx, "{"+tag+"}").Err(); err == nil || errors.Is(err, goredis.Nil) {
 			from = i
 		}
 	}

@@ -73,7 +73,7 @@ func allSpecs() [][2]*algorithm.Spec {
 		for i, limit := range []algorithm.Limit{l, withOtherNumbers(l)} {
 			s, err := algorithm.NewSpec(limit)
 			if err != nil {
-				panic(err) // Limits are valid
+				panic(err) //nolint:forbidigo // Limits are valid: a fault of the test itself
 			}
 			pair[i] = s
 		}

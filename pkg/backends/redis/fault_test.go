@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -144,11 +145,11 @@ func TestADemotedMasterIsUnavailable(t *testing.T) {
 	server := redistest.Start(t)
 	var seen classes
 	store := open(t, redis.Options{Addrs: []string{server.Addr()}, Observer: &seen})
-	require.NoError(t, server.Client().SlaveOf(context.Background(), "127.0.0.1", "1").Err())
+	require.NoError(t, server.Client().ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
 	_, err := ask(t, store, "k", bucket(t, 5), time.Second)
 	require.ErrorIs(t, err, backends.ErrUnavailable)
 	require.Equal(t, 1, seen.count("readonly"))
-	require.NoError(t, server.Client().SlaveOf(context.Background(), "NO", "ONE").Err())
+	require.NoError(t, server.Client().ReplicaOf(context.Background(), "NO", "ONE").Err())
 	_, err = ask(t, store, "k", bucket(t, 5), time.Second)
 	require.NoError(t, err)
 }
@@ -183,7 +184,7 @@ func TestAFullQueueIsShed(t *testing.T) {
 	for range 50 {
 		wait.Go(func() {
 			b := &backends.Batch{Calls: []backends.Call{{Items: []backends.Item{{Key: "k", Spec: bucket(t, 5), Ask: algorithm.Ask{Cost: 1}}}}}, Deadline: time.Now().Add(200 * time.Millisecond)}
-			if backends.Decide(context.Background(), store, b) == nil && b.Calls[0].Err == backends.ErrOverloaded {
+			if backends.Decide(context.Background(), store, b) == nil && errors.Is(b.Calls[0].Err, backends.ErrOverloaded) {
 				shed.Add(1)
 			}
 		})
