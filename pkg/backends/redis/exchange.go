@@ -40,15 +40,25 @@ type attempt struct {
 // exchange asks the server about the units and fills in their decisions or
 // errors.
 func (s *Store) exchange(ctx context.Context, units []*unit) {
-	open := make([]attempt, len(units))
-	for i, u := range units {
-		open[i].unit = u
+	first, later := s.likelyRefusers(units)
+	s.rounds(ctx, attempts(first))
+	if len(later) > 0 {
+		spare(later)
+		s.rounds(ctx, attempts(later))
 	}
-	s.rounds(ctx, open)
+	s.remember(units)
 	if refunds := s.refunds(units); len(refunds) > 0 {
 		s.rounds(ctx, refunds)
 		settleRefunds(refunds)
 	}
+}
+
+func attempts(units []*unit) []attempt {
+	out := make([]attempt, len(units))
+	for i, u := range units {
+		out[i].unit = u
+	}
+	return out
 }
 
 func (s *Store) rounds(ctx context.Context, open []attempt) {

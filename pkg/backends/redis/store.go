@@ -21,6 +21,8 @@ type Store struct {
 	queue  chan *pending
 	clock  serverClock
 
+	refusers refusers // of calls that are spread over a cluster's slots
+
 	mu     sync.RWMutex // guards closed against sends on the closed queue
 	closed bool
 	crew   crew

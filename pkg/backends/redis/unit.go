@@ -80,6 +80,7 @@ func (u *unit) sum() {
 		first := slices.IndexFunc(u.items[:j], func(o item) bool { return o.same < 0 && o.key == it.key && o.mode == it.mode })
 		if first >= 0 {
 			it.same = first
+			u.items[first].advisory = u.items[first].advisory && it.advisory
 			u.items[first].cost = min(u.items[first].cost+it.cost, algorithm.MaxCost)
 		}
 	}
