@@ -35,7 +35,7 @@ func (s *Server) openGRPC(ctx context.Context) error {
 		grpc.ForceServerCodecV2(envoyrls.Codec()),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: g.MaxAge, MaxConnectionAgeGrace: g.MaxAgeGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.ChainUnaryInterceptor(recovering(s.log)),
+		grpc.ChainUnaryInterceptor(s.interceptors()...),
 		grpc.ChainStreamInterceptor(s.health.endable),
 	}
 	if g.UseTLS {
@@ -51,6 +51,13 @@ func (s *Server) openGRPC(ctx context.Context) error {
 	healthpb.RegisterHealthServer(s.grpc, s.health.grpc)
 	reflection.Register(s.grpc)
 	return s.listenGRPC()
+}
+
+func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
+	if s.refstats == nil {
+		return []grpc.UnaryServerInterceptor{recovering(s.log)}
+	}
+	return []grpc.UnaryServerInterceptor{s.refstats.Unary, recovering(s.log)}
 }
 
 func (s *Server) listenGRPC() (err error) {

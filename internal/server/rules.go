@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/internal/metrics"
+	"github.com/weirhq/weir/internal/refstats"
 	"github.com/weirhq/weir/internal/settings"
 	"github.com/weirhq/weir/internal/source/file"
 	"github.com/weirhq/weir/pkg/descriptors"
@@ -18,12 +19,13 @@ import (
 
 // rules holds the configuration in force and renews it.
 type rules struct {
-	current atomic.Pointer[descriptors.Snapshot]
-	last    atomic.Pointer[loadResult]
-	opts    descriptors.Options
-	watcher *file.Watcher
-	log     *slog.Logger
-	metrics *metrics.Metrics
+	current  atomic.Pointer[descriptors.Snapshot]
+	last     atomic.Pointer[loadResult]
+	opts     descriptors.Options
+	watcher  *file.Watcher
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+	refstats *refstats.Stats // may be nil
 }
 
 // loadResult is the newest load, successful or not.
@@ -35,8 +37,8 @@ type loadResult struct {
 func (r *rules) snapshot() *descriptors.Snapshot { return r.current.Load() }
 
 // openRules loads the rules for the first time.
-func openRules(s settings.Settings, log *slog.Logger, m *metrics.Metrics) (*rules, error) {
-	r := &rules{log: log, metrics: m, opts: descriptors.Options{
+func openRules(s settings.Settings, log *slog.Logger, m *metrics.Metrics, ref *refstats.Stats) (*rules, error) {
+	r := &rules{log: log, metrics: m, refstats: ref, opts: descriptors.Options{
 		KeyPrefix:        s.Store.KeyPrefix,
 		DefaultAlgorithm: s.Rules.DefaultAlg,
 		RefuseMerge:      s.Rules.MergeDomains != nil && !*s.Rules.MergeDomains,
@@ -111,6 +113,9 @@ func (r *rules) load(files []descriptors.Source) error {
 	r.current.Store(snapshot)
 	r.last.Store(&loadResult{at: now})
 	r.metrics.Loaded(snapshot, now)
+	if r.refstats != nil {
+		r.refstats.Loaded(true)
+	}
 	r.log.Info("rules are in force", "files", len(files), "domains", len(snapshot.Domains()), "rules", len(snapshot.Rules()), "hash", snapshot.Hash())
 	return nil
 }
@@ -133,6 +138,9 @@ func place(p *descriptors.Diagnostic) []any {
 func (r *rules) failed(err error) {
 	r.last.Store(&loadResult{at: time.Now(), err: err})
 	r.metrics.LoadFailed()
+	if r.refstats != nil {
+		r.refstats.Loaded(false)
+	}
 	message := "rules could not be loaded; nothing is limited until they can"
 	if r.current.Load() != nil {
 		message = "rules could not be loaded; the last good ones stay in force"

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirhq/weir/internal/headers"
 	"github.com/weirhq/weir/internal/metrics"
+	"github.com/weirhq/weir/internal/refstats"
 	"github.com/weirhq/weir/internal/settings"
 	"github.com/weirhq/weir/internal/web"
 	"github.com/weirhq/weir/pkg/backends"
@@ -39,6 +40,7 @@ type Server struct {
 	local    *memory.Store
 	rules    *rules
 	service  *envoyrls.Service
+	refstats *refstats.Stats // nil unless the reference's names are asked for
 	health   *health
 	grpc     *grpc.Server
 	web      []*webServer
@@ -74,10 +76,13 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.metrics = metrics.New(kind)
+	if err := s.openRefstats(); err != nil {
+		return err
+	}
 	if err := s.openStore(ctx, kind); err != nil {
 		return err
 	}
-	if s.rules, err = openRules(s.settings, s.log, s.metrics); err != nil {
+	if s.rules, err = openRules(s.settings, s.log, s.metrics, s.refstats); err != nil {
 		return err
 	}
 	if err := s.openService(); err != nil {
@@ -120,12 +125,57 @@ func (s *Server) openService() error {
 		MaxEntries:        s.settings.Limits.MaxEntries,
 		MaxKeyBytes:       s.settings.Limits.MaxKeyBytes,
 		MaxValueBytes:     s.settings.Limits.MaxValueBytes,
-		Observer:          s.metrics,
+		Observer:          s.observer(),
 	}
 	if a.Headers {
 		opts.Headers = descriptors.HeadersRateLimit
 	}
 	s.service = envoyrls.New(s.rules.snapshot, engine, opts)
+	return nil
+}
+
+// observer tells weir's own metrics of each call, and the reference's where they
+// are asked for.
+func (s *Server) observer() envoyrls.Observer {
+	if s.refstats == nil {
+		return s.metrics
+	}
+	return observers{s.metrics, s.refstats}
+}
+
+type observers []envoyrls.Observer
+
+// Observe implements envoyrls.Observer.
+func (o observers) Observe(c *envoyrls.Call) {
+	for _, one := range o {
+		one.Observe(c)
+	}
+}
+
+// openRefstats makes the reference's statistics where its switch is on.
+func (s *Server) openRefstats() error {
+	m := &s.settings.Metrics
+	if !m.UsePrometheus || m.Disable {
+		return nil
+	}
+	mapping, err := "", error(nil)
+	if m.Mapper != "" {
+		text, err := os.ReadFile(m.Mapper)
+		if err != nil {
+			s.log.Warn("the metric mapping is passed over", "PROMETHEUS_MAPPER_YAML", m.Mapper, "error", err)
+		}
+		mapping = string(text)
+	}
+	sink, closeSink, err := refstats.NewPrometheus(s.metrics.Registry, refstats.PrometheusOptions{Mapping: mapping, Milliseconds: m.Milliseconds})
+	if err != nil && mapping != "" {
+		s.log.Warn("the metric mapping is passed over", "PROMETHEUS_MAPPER_YAML", m.Mapper, "error", err)
+		sink, closeSink, err = refstats.NewPrometheus(s.metrics.Registry, refstats.PrometheusOptions{Milliseconds: m.Milliseconds})
+	}
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, closeSink)
+	s.refstats = refstats.New(sink, refstats.Options{NearLimitRatio: s.settings.Store.NearLimit, FlushEvery: m.FlushInterval})
 	return nil
 }
 
@@ -190,6 +240,9 @@ func (s *Server) Run(ctx, now context.Context) error {
 	rulesCtx, stopRules := context.WithCancel(context.Background())
 	wait.Go(func() { s.rules.run(rulesCtx) })
 	wait.Go(func() { s.health.run(rulesCtx) })
+	if s.refstats != nil {
+		wait.Go(func() { s.refstats.Run(rulesCtx) })
+	}
 
 	var err error
 	select {

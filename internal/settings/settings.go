@@ -149,10 +149,12 @@ type XDS struct {
 
 // Metrics are the metrics outlets.
 type Metrics struct {
-	UsePrometheus  bool          `env:"USE_PROMETHEUS" help:"Serve metrics on PROMETHEUS_ADDR too. They are on the debug port always."`
+	UsePrometheus  bool          `env:"USE_PROMETHEUS" help:"Serve metrics on PROMETHEUS_ADDR too, with the names of envoyproxy/ratelimit beside weir's own. Those are on the debug port always."`
 	PrometheusAddr string        `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of that port."`
 	PrometheusPath string        `env:"PROMETHEUS_PATH" default:"/metrics" help:"Path on it."`
-	FlushInterval  time.Duration `name:"stats-flush-interval" env:"STATS_FLUSH_INTERVAL" default:"10s" help:"Interval at which the reference sends statistics."`
+	Mapper         string        `name:"prometheus-mapper-yaml" env:"PROMETHEUS_MAPPER_YAML" placeholder:"FILE" help:"Mapping file of statsd_exporter for the reference's names; one that is missing or broken is passed over with a warning."`
+	Milliseconds   bool          `name:"prometheus-response-time-as-milliseconds" env:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" help:"Leave the reference's response times in milliseconds."`
+	FlushInterval  time.Duration `name:"stats-flush-interval" env:"STATS_FLUSH_INTERVAL" default:"10s" help:"Interval at which the reference's names are brought up to date."`
 	UseStatsd      bool          `env:"USE_STATSD" default:"true" negatable:"" help:"Send statistics by statsd."`
 	UseDogStatsd   bool          `env:"USE_DOG_STATSD" help:"Send statistics by dogstatsd."`
 	Disable        bool          `name:"disable-stats" env:"DISABLE_STATS" help:"Send no statistics."`

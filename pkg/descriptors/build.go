@@ -27,6 +27,7 @@ type fieldsOf map[string]field
 // place is where a list of descriptors stands.
 type place struct {
 	path    string
+	stats   string // statistics key of the list
 	depth   int
 	dynamic bool             // a level above shows real values in statistics
 	seen    map[string]*node // finds duplicates, also over several files of a domain
@@ -73,7 +74,7 @@ func (b *builder) descriptor(to *level, at *yaml.Node, fields []field, in place)
 	}
 	insert := b.condition(to, nd, by, parent)
 	path := join(parent, nd.label())
-	nd.statsKey = b.domain.name + "." + path
+	nd.statsKey = in.stats + statsSeparator + nd.label()
 	if first := in.seen[nd.identity()]; first != nil {
 		b.duplicate(at, path, first)
 		return
@@ -87,7 +88,7 @@ func (b *builder) descriptor(to *level, at *yaml.Node, fields []field, in place)
 	}
 	if f, ok := by["descriptors"]; ok && !isNull(f.value) {
 		nd.children = newLevel()
-		b.level(nd.children, f, place{path, in.depth + 1, in.dynamic || nd.valueMetric, map[string]*node{}})
+		b.level(nd.children, f, place{path, nd.statsKey, in.depth + 1, in.dynamic || nd.valueMetric, map[string]*node{}})
 	}
 	b.finish(nd, at, path, in)
 }

@@ -291,7 +291,7 @@ func (l *loader) buildDomain(name string, docs []*document) {
 		}
 	}
 	b := &builder{loader: l, domain: d, defaults: std}
-	top := place{seen: map[string]*node{}}
+	top := place{stats: name, seen: map[string]*node{}}
 	for _, doc := range docs {
 		if doc.list != nil {
 			b.document = doc

@@ -168,7 +168,7 @@ func overrideStatsKey(domain string, entries []Entry) string {
 	var b strings.Builder
 	b.WriteString(domain)
 	for _, e := range entries {
-		b.WriteString("." + e.Key)
+		b.WriteString(statsSeparator + e.Key)
 		if e.Value != "" {
 			b.WriteString("_" + e.Value)
 		}
@@ -187,7 +187,7 @@ func (s *Snapshot) requestStatsKey(d *domain, entries []Entry, m *Match) string 
 	var b strings.Builder
 	b.WriteString(d.name)
 	for i, n := range m.path {
-		b.WriteString("." + s.statsPart(n, entries[i], m.Rule.DetailedMetric, shared))
+		b.WriteString(statsSeparator + s.statsPart(n, entries[i], m.Rule.DetailedMetric, shared))
 	}
 	return b.String()
 }

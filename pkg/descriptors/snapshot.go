@@ -3,6 +3,7 @@ package descriptors
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/weirhq/weir/pkg/algorithm"
 )
@@ -23,9 +24,21 @@ type domain struct {
 	root         *level
 }
 
+// statsSeparator stands between the parts of a statistics name: values hold dots.
+const statsSeparator = "\x00"
+
 // StatsKey is the statistics name of the matched limit, as the reference forms
 // it: domain and path joined by dots, with real values where the rule asks.
-func (m *Match) StatsKey() string { return m.statsKey }
+func (m *Match) StatsKey() string { return strings.ReplaceAll(m.statsKey, statsSeparator, ".") }
+
+// StatsParts is StatsKey as its parts, the domain first; nil where nothing was
+// to be counted.
+func (m *Match) StatsParts() []string {
+	if m.statsKey == "" {
+		return nil
+	}
+	return strings.Split(m.statsKey, statsSeparator)
+}
 
 // Rules lists every rule, in order of domain, then of the file.
 func (s *Snapshot) Rules() []*Rule {

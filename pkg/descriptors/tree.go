@@ -19,7 +19,7 @@ type node struct {
 
 	at       Position
 	rule     *Rule
-	statsKey string // base key of the rule, domain and path joined
+	statsKey string // base key of the rule, see statsSeparator
 	dynamic  bool   // the statistics key depends on the request
 	children *level
 }
