@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -48,12 +49,28 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// FreePort gives a port that nobody listened on a moment ago.
+// given are the ports that this process has given away.
+var given sync.Map
+
+// FreePort gives a port that nobody listens on. It lies below the range that
+// the system takes for outgoing connections, which would otherwise take it
+// between here and its use, and is given away once only.
 func FreePort(t testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	const from, to = 15_000, 32_000
+	for range 200 {
+		port := from + rand.IntN(to-from)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		return port
+	}
+	t.Fatal("no free port")
+	return 0
 }
 
 // Start starts a server with further settings, written as on its command line
