@@ -176,10 +176,11 @@ func Client(t testing.TB, addr, password string) *goredis.Client {
 
 // StartCluster starts masters that share the slots, and waits until each knows.
 func StartCluster(t testing.TB, masters int) []*Server {
-	servers := make([]*Server, masters)
+	servers, bus := make([]*Server, masters), make([]int, masters)
 	ctx := context.Background()
 	for i := range servers {
-		servers[i] = Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "yes")
+		bus[i] = FreePort(t)
+		servers[i] = Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus[i]), "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "yes")
 	}
 	const slots = 16384
 	for i, s := range servers {
@@ -188,7 +189,7 @@ func StartCluster(t testing.TB, masters int) []*Server {
 		require.NoError(t, c.ClusterAddSlotsRange(ctx, from, to).Err())
 		require.NoError(t, c.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		if i > 0 {
-			require.NoError(t, c.ClusterMeet(ctx, "127.0.0.1", strconv.Itoa(servers[0].Port)).Err())
+			require.NoError(t, c.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", servers[0].Port, bus[0]).Err())
 		}
 	}
 	for _, s := range servers {
