@@ -22,6 +22,7 @@ type rules struct {
 	current  atomic.Pointer[descriptors.Snapshot]
 	last     atomic.Pointer[loadResult]
 	opts     descriptors.Options
+	replicas int // EXPECTED_REPLICAS
 	watcher  *file.Watcher
 	log      *slog.Logger
 	metrics  *metrics.Metrics
@@ -38,7 +39,7 @@ func (r *rules) snapshot() *descriptors.Snapshot { return r.current.Load() }
 
 // openRules loads the rules for the first time.
 func openRules(s settings.Settings, log *slog.Logger, m *metrics.Metrics, ref *refstats.Stats) (*rules, error) {
-	r := &rules{log: log, metrics: m, refstats: ref, opts: descriptors.Options{
+	r := &rules{log: log, metrics: m, refstats: ref, replicas: s.Rules.DefaultReplicas, opts: descriptors.Options{
 		KeyPrefix:        s.Store.KeyPrefix,
 		DefaultAlgorithm: s.Rules.DefaultAlg,
 		RefuseMerge:      s.Rules.MergeDomains != nil && !*s.Rules.MergeDomains,
@@ -116,8 +117,23 @@ func (r *rules) load(files []descriptors.Source) error {
 	if r.refstats != nil {
 		r.refstats.Loaded(true)
 	}
+	r.warnOfLocal(snapshot)
 	r.log.Info("rules are in force", "files", len(files), "domains", len(snapshot.Domains()), "rules", len(snapshot.Rules()), "hash", snapshot.Hash())
 	return nil
+}
+
+// warnOfLocal tells that N replicas will give N times a limit while the store is
+// gone, unless they know how many they are.
+func (r *rules) warnOfLocal(s *descriptors.Snapshot) {
+	if r.replicas > 0 {
+		return
+	}
+	for _, rule := range s.Rules() {
+		if rule.OnError == descriptors.OnErrorLocal {
+			r.log.Warn("on_error local gives each replica the whole limit: EXPECTED_REPLICAS is not set", "rule", rule.Path, "domain", rule.Domain)
+			return
+		}
+	}
 }
 
 // place are the attributes of a problem that are known.

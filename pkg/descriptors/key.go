@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
+	"strings"
 )
 
 // Keys are PREFIX w1{domain|key=value|key=value}suffix. The part in braces is
@@ -22,6 +23,9 @@ const (
 
 	maxPlainBytes = 256
 )
+
+// prefixEscaper keeps a prefix readable, but for what would make a hash tag.
+var prefixEscaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 const hexDigits = "0123456789ABCDEF"
 

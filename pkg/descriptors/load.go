@@ -48,7 +48,7 @@ type Options struct {
 func Load(files []Source, opts Options) (*Snapshot, Diagnostics) {
 	l := &loader{opts: opts, snapshot: &Snapshot{
 		domains:   map[string]*domain{},
-		keyPrefix: string(appendEscaped(nil, opts.KeyPrefix)),
+		keyPrefix: prefixEscaper.Replace(opts.KeyPrefix),
 		secret:    opts.HashSecret,
 	}}
 	if opts.DefaultAlgorithm != "" {

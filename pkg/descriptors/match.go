@@ -22,13 +22,17 @@ func (s *Snapshot) Match(domain string, entries []Entry, override *Override, m *
 	if n != nil && n.rule != nil {
 		m.Rule = n.rule
 	}
+	if m.Rule != nil && m.Rule.Exempt { // before anything that the request says
+		m.Exempt = true
+		return
+	}
 	if override != nil && s.override(d, entries, override, m) {
 		return
 	}
 	if m.Rule == nil {
 		return
 	}
-	m.Exempt, m.Unlimited = m.Rule.Exempt, m.Rule.Unlimited
+	m.Unlimited = m.Rule.Unlimited
 	m.Shadow, m.Quota = m.Rule.Shadow, m.Rule.Quota
 	m.Limits = m.Rule.Limits
 	if len(m.Limits) == 0 {
@@ -155,12 +159,23 @@ func Resolve(matches []Match) {
 		for _, name := range matches[i].Rule.Replaces {
 			for j := range matches {
 				m := &matches[j]
-				if !m.Overridden && !m.Unlimited && m.Rule != nil && m.Rule.Name == name {
+				if !m.Overridden && !m.Unlimited && m.Rule != nil && m.Rule.named(name) {
 					m.Replaced = true
 				}
 			}
 		}
 	}
+}
+
+// named tells whether the rule's limit, or one of its list, has the name: a list
+// is replaced as a whole.
+func (r *Rule) named(name string) bool {
+	for i := range r.Limits {
+		if r.Limits[i].Name == name {
+			return true
+		}
+	}
+	return r.Name == name
 }
 
 // overrideStatsKey is the statistics name of a request's own limit.

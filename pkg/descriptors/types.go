@@ -149,7 +149,7 @@ type Match struct {
 	Quota       bool
 	DomainKnown bool
 
-	statsKey string // parts separated by statsSeparator
+	statsKey string  // parts separated by statsSeparator
 	path     []*node // the node that each entry met
 	scratch  []byte
 }

@@ -75,6 +75,12 @@ func TestConnections(t *testing.T) {
 				return redis.Options{Addrs: []string{s.Addr()}, Username: "weir", Password: "secret"}
 			},
 		},
+		"a user with the rights of docs/OPERATIONS.md": {
+			[]string{"--user", "weir", "on", ">secret", "~w1*", "+@read", "+@write", "+@scripting", "+time", "+ping"},
+			func(s *redistest.Server) redis.Options {
+				return redis.Options{Addrs: []string{s.Addr()}, Username: "weir", Password: "secret"}
+			},
+		},
 		"a URL with a user, a password and a database": {
 			[]string{"--user", "weir", "on", ">secret", "~*", "+@all"},
 			func(s *redistest.Server) redis.Options {
@@ -97,9 +103,12 @@ func TestConnections(t *testing.T) {
 			server := redistest.Start(t, tt.args...)
 			store := open(t, tt.opts(server))
 			require.NoError(t, store.Ping(context.Background()))
-			d, err := ask(t, store, "k", bucket(t, 5), time.Second)
-			require.NoError(t, err)
-			require.Equal(t, int64(4), d.Remaining)
+			for i, l := range backendtest.Limits() {
+				key := fmt.Sprintf("w1{k}%d", i)
+				_, err := call(t, store, time.Second, backends.Item{Key: key, Spec: backendtest.Spec(t, l), Ask: algorithm.Ask{Cost: 1}})
+				require.NoError(t, err, l.Kind)
+			}
+			require.NoError(t, store.Reset(context.Background(), []backends.Item{{Key: "w1{k}0", Spec: bucket(t, 1)}}))
 		})
 	}
 }
