@@ -11,20 +11,46 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/internal/settings"
+	"github.com/weirhq/weir/pkg/backends"
 	"github.com/weirhq/weir/pkg/backends/redis"
 )
 
 func (s *Server) openRedis(context.Context) error {
-	opts, err := redisOptions(&s.settings)
-	if err != nil {
-		return err
-	}
-	opts.Observer = s.metrics
-	store, err := redis.New(opts)
+	store, err := s.openOneRedis(&s.settings.Redis, "")
 	if err != nil {
 		return err
 	}
 	s.store = store
+	if !s.settings.PerSec.Use {
+		return nil
+	}
+	second, err := s.openOneRedis(perSecond(&s.settings), "PERSECOND_")
+	if err != nil {
+		return err
+	}
+	s.store = &backends.PerSecond{Main: store, Second: second}
+	return nil
+}
+
+// perSecond gives the settings of the second Redis in the form of the first's.
+func perSecond(s *settings.Settings) *settings.Redis {
+	r, p := s.Redis, &s.PerSec
+	r.Socket, r.Type, r.URL, r.Auth, r.SentinelAuth = p.Socket, p.Type, p.URL, p.Auth, p.SentinelAuth
+	r.PoolSize, r.TLS, r.DialTimeout, r.AuthFile = p.PoolSize, p.TLS, p.DialTimeout, ""
+	return &r
+}
+
+// openOneRedis opens a store; infix is what its variables have after REDIS_.
+func (s *Server) openOneRedis(r *settings.Redis, infix string) (*redis.Store, error) {
+	opts, err := redisOptions(&s.settings, r, infix)
+	if err != nil {
+		return nil, err
+	}
+	opts.Observer = s.metrics
+	store, err := redis.New(opts)
+	if err != nil {
+		return nil, err
+	}
 	s.closers = append(s.closers, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.settings.Store.Timeout)
 		defer cancel()
@@ -32,13 +58,12 @@ func (s *Server) openRedis(context.Context) error {
 			s.log.Warn("redis was not closed cleanly", "error", err)
 		}
 	})
-	return nil
+	return store, nil
 }
 
 // redisOptions reads the REDIS_* settings. Errors name the variable, never a
 // value that may hold a password.
-func redisOptions(s *settings.Settings) (redis.Options, error) {
-	r := &s.Redis
+func redisOptions(s *settings.Settings, r *settings.Redis, infix string) (redis.Options, error) {
 	opts := redis.Options{
 		Workers:     max(1, r.PoolSize/2),
 		DialTimeout: min(r.DialTimeout, redis.DefaultDialTimeout),
@@ -52,7 +77,7 @@ func redisOptions(s *settings.Settings) (redis.Options, error) {
 		}
 		opts.TLS = config
 	}
-	if err := redisAddress(&opts, r); err != nil {
+	if err := redisAddress(&opts, r, infix); err != nil {
 		return opts, err
 	}
 	if r.Auth != "" {
@@ -65,7 +90,7 @@ func redisOptions(s *settings.Settings) (redis.Options, error) {
 	return opts, nil
 }
 
-func redisAddress(opts *redis.Options, r *settings.Redis) error {
+func redisAddress(opts *redis.Options, r *settings.Redis, infix string) error {
 	list := strings.Split(r.URL.Reveal(), ",")
 	for i := range list {
 		list[i] = strings.TrimSpace(list[i])
@@ -74,17 +99,17 @@ func redisAddress(opts *redis.Options, r *settings.Redis) error {
 	case "SINGLE", "":
 		opts.Network = r.Socket
 		if err := opts.ParseURL(r.URL.Reveal()); err != nil {
-			return fmt.Errorf("REDIS_URL: %w", err)
+			return fmt.Errorf("REDIS_%sURL: %w", infix, err)
 		}
 	case "CLUSTER":
 		opts.Topology, opts.Addrs = redis.Cluster, list
 	case "SENTINEL":
 		if len(list) < 2 {
-			return errors.New("REDIS_URL: for REDIS_TYPE=SENTINEL write master,host:port,host:port…")
+			return fmt.Errorf("REDIS_%[1]sURL: for REDIS_%[1]sTYPE=SENTINEL write master,host:port,host:port…", infix)
 		}
 		opts.Topology, opts.Master, opts.Addrs = redis.Sentinel, list[0], list[1:]
 	default:
-		return fmt.Errorf("REDIS_TYPE %q: write SINGLE, SENTINEL or CLUSTER", r.Type)
+		return fmt.Errorf("REDIS_%sTYPE %q: write SINGLE, SENTINEL or CLUSTER", infix, r.Type)
 	}
 	return nil
 }

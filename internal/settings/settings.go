@@ -18,6 +18,7 @@ type Settings struct {
 	Answers Answers `embed:"" group:"Answers"`
 	Store   Store   `embed:"" group:"Store"`
 	Redis   Redis   `embed:"" group:"Redis"`
+	PerSec  PerSec  `embed:"" group:"Redis for limits per second"`
 	Limits  Limits  `embed:"" group:"Bounds"`
 	XDS     XDS     `embed:"" group:"xDS"`
 	Metrics Metrics `embed:"" group:"Metrics"`
@@ -97,11 +98,6 @@ type Store struct {
 	LocalCache  int           `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" help:"Size of the reference's local cache of refusals."`
 	NearLimit   float64       `name:"near-limit-ratio" env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Share of a limit from which hits count as near the limit in metrics."`
 	KeyFormat   string        `name:"redis-key-format" env:"REDIS_KEY_FORMAT" default:"weir" enum:"weir,envoyproxy" help:"Text of the keys."`
-	PerSecond   bool          `name:"redis-persecond" env:"REDIS_PERSECOND" help:"Use a second Redis for limits per second."`
-	PerSecURL   string        `name:"redis-persecond-url" env:"REDIS_PERSECOND_URL" help:"Its address."`
-	PerSecType  string        `name:"redis-persecond-type" env:"REDIS_PERSECOND_TYPE" help:"Its kind."`
-	PerSecSock  string        `name:"redis-persecond-socket-type" env:"REDIS_PERSECOND_SOCKET_TYPE" help:"Its network."`
-	PerSecAuth  Secret        `name:"redis-persecond-auth" env:"REDIS_PERSECOND_AUTH" help:"Its password."`
 	MemcacheURL string        `name:"memcache-host-port" env:"MEMCACHE_HOST_PORT" help:"Memcached servers."`
 }
 
@@ -121,6 +117,20 @@ type Redis struct {
 	TLSSkipHost  bool          `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" help:"Verify the chain but not the name."`
 	DialTimeout  time.Duration `name:"redis-timeout" env:"REDIS_TIMEOUT" default:"10s" help:"Longest wait for a connection; decisions wait for BACKEND_TIMEOUT only."`
 	HealthCheck  bool          `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" help:"Be unhealthy while Redis does not answer."`
+}
+
+// PerSec is the second Redis, for limits of one second; certificates are those of
+// the first.
+type PerSec struct {
+	Use          bool          `name:"redis-persecond" env:"REDIS_PERSECOND" help:"Keep single limits of one second in a Redis of their own."`
+	Socket       string        `name:"redis-persecond-socket-type" env:"REDIS_PERSECOND_SOCKET_TYPE" default:"unix" enum:"tcp,unix" help:"As REDIS_SOCKET_TYPE."`
+	Type         string        `name:"redis-persecond-type" env:"REDIS_PERSECOND_TYPE" default:"SINGLE" help:"As REDIS_TYPE."`
+	URL          Secret        `name:"redis-persecond-url" env:"REDIS_PERSECOND_URL" default:"/var/run/nutcracker/ratelimitpersecond.sock" help:"As REDIS_URL."`
+	Auth         Secret        `name:"redis-persecond-auth" env:"REDIS_PERSECOND_AUTH" help:"As REDIS_AUTH."`
+	SentinelAuth Secret        `name:"redis-persecond-sentinel-auth" env:"REDIS_PERSECOND_SENTINEL_AUTH" help:"As REDIS_SENTINEL_AUTH."`
+	PoolSize     int           `name:"redis-persecond-pool-size" env:"REDIS_PERSECOND_POOL_SIZE" default:"10" help:"As REDIS_POOL_SIZE."`
+	TLS          bool          `name:"redis-persecond-tls" env:"REDIS_PERSECOND_TLS" help:"As REDIS_TLS."`
+	DialTimeout  time.Duration `name:"redis-persecond-timeout" env:"REDIS_PERSECOND_TIMEOUT" default:"10s" help:"As REDIS_TIMEOUT."`
 }
 
 // Limits bound what one request may hold.

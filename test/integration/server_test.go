@@ -242,3 +242,20 @@ func TestRulesThatCannotBeLoadedAtTheStart(t *testing.T) {
 	require.True(t, bytes.Contains(out, []byte("r.yaml:2:16")), "%s", out)
 	require.True(t, bytes.Contains(out, []byte("did you mean `key`?")), "%s", out)
 }
+
+func TestASecondRedisForLimitsPerSecond(t *testing.T) {
+	main, second := redistest.Start(t), redistest.Start(t)
+	weir, _ := serve(t, "domain: d\ndescriptors: [{key: s, rate_limit: {unit: second, requests_per_unit: 1000}}, {key: h, rate_limit: {unit: hour, requests_per_unit: 10}}]\n", map[string]string{
+		"BACKEND_TYPE": "redis", "REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": main.Addr(),
+		"REDIS_PERSECOND": "true", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_URL": second.Addr(),
+	})
+	resp, err := client(t, weir).ShouldRateLimit(context.Background(), ask("d", entry("s", "a"), entry("h", "a")))
+	require.NoError(t, err)
+	require.Equal(t, uint32(999), resp.GetStatuses()[0].GetLimitRemaining())
+	require.Equal(t, uint32(9), resp.GetStatuses()[1].GetLimitRemaining())
+	for _, server := range []*redistest.Server{main, second} {
+		n, err := server.Client().DBSize(context.Background()).Result()
+		require.NoError(t, err)
+		require.Equal(t, int64(1), n)
+	}
+}
