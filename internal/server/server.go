@@ -71,6 +71,10 @@ func Open(ctx context.Context, s settings.Settings, log *slog.Logger) (*Server, 
 }
 
 func (s *Server) open(ctx context.Context) error {
+	if s.settings.Rules.Config == "" && s.settings.Rules.ConfigType != "FILE" {
+		// Serving without any rule would look like serving.
+		return fmt.Errorf("CONFIG_TYPE=%s: rules by xDS are not supported yet; use FILE", s.settings.Rules.ConfigType)
+	}
 	kind, err := storeKind(s.settings)
 	if err != nil {
 		return err

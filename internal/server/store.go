@@ -19,7 +19,7 @@ func storeKind(s settings.Settings) (string, error) {
 	case "redis", "memory":
 		return s.Store.Backend, nil
 	case "":
-		if s.Rules.Config != "" && !redisConfigured() {
+		if s.Rules.Config != "" && !redisConfigured(s.Redis) {
 			return "memory", nil
 		}
 		return "redis", nil
@@ -30,7 +30,11 @@ func storeKind(s settings.Settings) (string, error) {
 	}
 }
 
-func redisConfigured() bool {
+// redisConfigured tells whether anything is said about Redis, by variable or flag.
+func redisConfigured(r settings.Redis) bool {
+	if r.URL != settings.DefaultRedisURL || strings.ToUpper(r.Type) != "SINGLE" || r.Socket != "unix" {
+		return true
+	}
 	for _, pair := range os.Environ() {
 		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "REDIS_") && value != "" {
 			return true

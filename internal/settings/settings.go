@@ -181,6 +181,9 @@ type Log struct {
 	Format string `name:"log-format" env:"LOG_FORMAT" default:"text" help:"text or json."`
 }
 
+// DefaultRedisURL is where the reference looks for Redis unless told otherwise.
+const DefaultRedisURL = "/var/run/nutcracker/ratelimit.sock"
+
 // Secret is a text that is never printed.
 type Secret string
 

@@ -160,12 +160,10 @@ func TestSecretsAreHidden(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	t.Setenv("LOCAL_CACHE_SIZE_IN_BYTES", "1000")
 	t.Setenv("TRACING_ENABLED", "false")
-	t.Setenv("CONFIG_TYPE", "FILE")
 	s := Settings{}
 	s.Rules.OnError = "local"
 	text := strings.Join(s.Warnings(), "\n")
 	require.Contains(t, text, "LOCAL_CACHE_SIZE_IN_BYTES")
 	require.Contains(t, text, "EXPECTED_REPLICAS")
 	require.NotContains(t, text, "TRACING_ENABLED")
-	require.NotContains(t, text, "CONFIG_TYPE")
 }

@@ -8,7 +8,6 @@ import (
 // without are the variables whose feature weir does not have, with what to do
 // instead.
 var without = map[string]string{
-	"CONFIG_TYPE=GRPC_XDS_SOTW":                     "rules by xDS are not supported yet: the RUNTIME_* files are read",
 	"LOCAL_CACHE_SIZE_IN_BYTES":                     "there is no local cache of refusals yet: each decision asks the store",
 	"REDIS_KEY_FORMAT=envoyproxy":                   "keys in the reference's text are not supported yet",
 	"USE_DOG_STATSD":                                "dogstatsd is not supported yet: scrape /metrics",
