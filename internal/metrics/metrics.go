@@ -54,6 +54,7 @@ type Metrics struct {
 	storeErrs *prometheus.CounterVec
 	overflow  prometheus.Counter
 	folded    prometheus.Gauge
+	breaker   prometheus.Gauge
 
 	own atomic.Pointer[map[string]bool] // rules by id that have series of their own
 }
@@ -69,6 +70,7 @@ func New(store string) *Metrics {
 		storeErrs: counters("store_errors_total", "Failed store commands by class.", "class"),
 		overrides: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_bad_overrides_total", Help: "Limits in requests that made no sense and were ignored."}),
 		overflow:  prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_memory_overflow_total", Help: "Times that a rule's keys began to share cells because the memory store was full."}),
+		breaker:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_store_breaker_open", Help: "1 while nothing is sent to the store because it has been silent."}),
 		folded:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules_folded", Help: "Rules without series of their own: they are counted under the rule \"other\"."}),
 		loadedAt:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_loaded_timestamp_seconds", Help: "Time of the last successful load."}),
 		limits:    gauges("limit_requests", "Configured limit.", "domain", "rule", "limit", "window"),
@@ -80,7 +82,7 @@ func New(store string) *Metrics {
 	}
 	info := gauges("store_info", "1, with the kind of the store in use.", "store")
 	info.WithLabelValues(store).Set(1)
-	m.Registry.MustRegister(m.requests, m.decisions, m.hits, m.loads, m.storeErrs, m.overrides, m.overflow, m.folded, m.loadedAt,
+	m.Registry.MustRegister(m.requests, m.decisions, m.hits, m.loads, m.storeErrs, m.overrides, m.overflow, m.folded, m.breaker, m.loadedAt,
 		m.limits, m.config, m.phases, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, result := range []string{"success", "error"} {
 		m.loads.WithLabelValues(result)
@@ -187,6 +189,14 @@ func (m *Metrics) LoadFailed() { m.loads.WithLabelValues("error").Inc() }
 
 // StoreError counts a failed store command.
 func (m *Metrics) StoreError(class string) { m.storeErrs.WithLabelValues(class).Inc() }
+
+// BreakerChanged tells that the store is no longer asked, or again.
+func (m *Metrics) BreakerChanged(open bool) {
+	m.breaker.Set(0)
+	if open {
+		m.breaker.Set(1)
+	}
+}
 
 // MemoryOverflow counts a rule that found no room.
 func (m *Metrics) MemoryOverflow() { m.overflow.Inc() }

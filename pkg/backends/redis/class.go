@@ -21,7 +21,7 @@ var replyClasses = []struct{ word, class string }{
 
 // Classes lists what Class can say.
 func Classes() []string {
-	out := []string{"timeout", "overloaded", "down", "script"}
+	out := []string{"timeout", "overloaded", "breaker", "down", "script"}
 	seen := map[string]bool{}
 	for _, c := range replyClasses {
 		if !seen[c.class] {

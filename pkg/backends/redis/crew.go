@@ -38,6 +38,7 @@ func (s *Store) start() {
 		c.workers.Go(s.spare)
 	}
 	c.watch.Go(s.watchQueue)
+	c.watch.Go(s.probe)
 }
 
 // end waits for everybody; the queue must be closed.

@@ -46,6 +46,7 @@ func (s *Store) exchange(ctx context.Context, units []*unit) {
 		spare(later)
 		s.rounds(ctx, attempts(later))
 	}
+	s.judge(units)
 	s.remember(units)
 	if refunds := s.refunds(units); len(refunds) > 0 {
 		s.rounds(ctx, refunds)
@@ -156,7 +157,7 @@ func (s *Store) receive(a *attempt) (again bool) {
 		}
 		class := Class(err)
 		s.observe(class)
-		a.unit.err = fmt.Errorf("%w: %s", sentinel(class), class)
+		a.unit.err, a.unit.silent = fmt.Errorf("%w: %s", sentinel(class), class), silent(class)
 		return false
 	}
 	nowUS, moved, ok := a.unit.read(reply)

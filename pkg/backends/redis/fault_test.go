@@ -193,3 +193,51 @@ func TestAFullQueueIsShed(t *testing.T) {
 	require.NotZero(t, shed.Load())
 	require.Equal(t, int(shed.Load()), seen.count("overloaded"))
 }
+
+func (c *classes) BreakerChanged(open bool) { c.StoreError(fmt.Sprint("breaker open ", open)) }
+
+// TestALongOutage freezes the server under load: after a few calls nothing waits
+// any more, few connections are made, and the server is asked again soon after
+// it comes back.
+func TestALongOutage(t *testing.T) {
+	server := redistest.Start(t)
+	var seen classes
+	store := open(t, redis.Options{Addrs: []string{server.Addr()}, Observer: &seen})
+	_, err := ask(t, store, "k", bucket(t, 5), time.Second)
+	require.NoError(t, err)
+	server.Freeze()
+	var quick int
+	for range 300 {
+		began := time.Now()
+		_, err := ask(t, store, "k", bucket(t, 5), 18*time.Millisecond)
+		require.Error(t, err)
+		if time.Since(began) < 2*time.Millisecond {
+			quick++
+		}
+		time.Sleep(time.Millisecond)
+	}
+	require.Greater(t, quick, 200, "an outage costs nothing")
+	require.Equal(t, 1, seen.count("breaker open true"))
+	server.Thaw()
+	thawed := time.Now()
+	require.Eventually(t, func() bool {
+		_, err := ask(t, store, "other", bucket(t, 1000), time.Second)
+		return err == nil
+	}, 3*time.Second, 5*time.Millisecond)
+	require.Less(t, time.Since(thawed), time.Second)
+	require.Equal(t, 1, seen.count("breaker open false"))
+}
+
+// TestErrorsOfTheServerDoNotBreak asks a key of the wrong type again and again:
+// other keys are still decided.
+func TestErrorsOfTheServerDoNotBreak(t *testing.T) {
+	server := redistest.Start(t)
+	store := open(t, redis.Options{Addrs: []string{server.Addr()}})
+	require.NoError(t, server.Client().LPush(context.Background(), "wrong", "x").Err())
+	for range 50 {
+		_, err := ask(t, store, "wrong", bucket(t, 5), time.Second)
+		require.ErrorContains(t, err, "wrongtype")
+	}
+	_, err := ask(t, store, "right", bucket(t, 5), time.Second)
+	require.NoError(t, err)
+}

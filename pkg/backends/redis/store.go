@@ -21,6 +21,7 @@ type Store struct {
 	queue  chan *pending
 	clock  serverClock
 
+	breaker  breaker
 	refusers refusers // of calls that are spread over a cluster's slots
 
 	mu     sync.RWMutex // guards closed against sends on the closed queue
@@ -42,6 +43,7 @@ func New(opts Options) (*Store, error) {
 	silence()
 	s := &Store{opts: opts, client: opts.client(), queue: make(chan *pending, opts.Queue)}
 	s.clock.given = opts.NowUS
+	s.breaker.opened = make(chan struct{}, 1)
 	s.start()
 	return s, nil
 }
@@ -87,6 +89,11 @@ func (s *Store) Submit(b *backends.Batch) {
 	left := time.Until(p.deadline)
 	if left <= 0 {
 		p.fail(backends.ErrTimeout)
+		return
+	}
+	if s.breaker.open.Load() {
+		s.observe("breaker")
+		p.fail(errBroken)
 		return
 	}
 	p.units = s.units(b.Calls)

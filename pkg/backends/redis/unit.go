@@ -20,6 +20,7 @@ type unit struct {
 
 	sentWindow []int64 // window numbers that the last attempt named, by item
 	err        error
+	silent     bool // err is no answer of the server's
 }
 
 // item is a copy of a backends.Item as it is sent.
