@@ -19,17 +19,20 @@ import (
 	"github.com/weirhq/weir/internal/testutil/redistest"
 )
 
+// build leaves one binary in the temporary folder, whoever has built it last: the
+// tests of several packages run at once, and a running file cannot be written.
 var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "weir-test-")
-	if err != nil {
+	dir := filepath.Join(os.TempDir(), "weir-test-"+strconv.Itoa(os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	binary := filepath.Join(dir, "weir")
-	cmd := exec.Command("go", "build", "-o", binary, "github.com/weirhq/weir/cmd/server")
+	own := binary + "." + strconv.Itoa(os.Getpid())
+	cmd := exec.Command("go", "build", "-o", own, "github.com/weirhq/weir/cmd/server")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, out)
 	}
-	return binary, nil
+	return binary, os.Rename(own, binary)
 })
 
 // Binary builds the server; variable, where set in the environment, names
