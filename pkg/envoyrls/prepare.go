@@ -2,6 +2,7 @@ package envoyrls
 
 import (
 	"crypto/rand"
+	"math"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -156,6 +157,10 @@ func (s *Service) addCheck(c *Call, i int, d *ratelimit.RateLimitDescriptor, lea
 		check.Ask.Mode = algorithm.Look
 	case d.GetIsNegativeHits():
 		check.Ask.Mode, check.Ask.Lease = algorithm.Refund, lease
+	case hits(c.Request, d) > math.MaxUint32:
+		// Most likely a negative number in disguise: refused, and not counted,
+		// which would lock a fixed window to its end.
+		check.Ask.Mode = algorithm.Look
 	case m.Limits[0].Spec.Kind == algorithm.Concurrency:
 		if c.lease == "" {
 			c.lease = rand.Text()

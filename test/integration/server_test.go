@@ -100,7 +100,7 @@ func bound(key string, began time.Time, took time.Duration) (least, most int64) 
 
 func TestBadInputIsAnsweredAndChangesNothing(t *testing.T) {
 	redis := redistest.Start(t)
-	weir, _ := serve(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 10, count_denied: false}}]\n",
+	weir, _ := serve(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 10}}]\n",
 		map[string]string{"BACKEND_TYPE": "redis", "REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": redis.Addr()})
 	c := client(t, weir)
 	ctx := context.Background()
