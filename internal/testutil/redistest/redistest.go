@@ -175,12 +175,16 @@ func Client(t testing.TB, addr, password string) *goredis.Client {
 }
 
 // StartCluster starts masters that share the slots, and waits until each knows.
-func StartCluster(t testing.TB, masters int) []*Server {
+// args are further settings of each.
+func StartCluster(t testing.TB, masters int, args ...string) []*Server {
 	servers, bus := make([]*Server, masters), make([]int, masters)
 	ctx := context.Background()
 	for i := range servers {
 		bus[i] = FreePort(t)
-		servers[i] = Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus[i]), "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "yes")
+		servers[i] = Start(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus[i]), "--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "yes",
+		}, args...)...)
 	}
 	const slots = 16384
 	for i, s := range servers {
@@ -189,7 +193,11 @@ func StartCluster(t testing.TB, masters int) []*Server {
 		require.NoError(t, c.ClusterAddSlotsRange(ctx, from, to).Err())
 		require.NoError(t, c.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		if i > 0 {
-			require.NoError(t, c.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", servers[0].Port, bus[0]).Err())
+			port := servers[0].Port
+			if servers[0].tlsPort != 0 { // with tls-cluster nodes know each other by it
+				port = servers[0].tlsPort
+			}
+			require.NoError(t, c.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", port, bus[0]).Err())
 		}
 	}
 	for _, s := range servers {
@@ -200,6 +208,12 @@ func StartCluster(t testing.TB, masters int) []*Server {
 		}, 20*time.Second, 20*time.Millisecond, "the cluster does not come together")
 	}
 	return servers
+}
+
+// TLSArgs are the settings of a server that also serves TLS, on TLSAddr, and
+// wants client certificates of the CA.
+func TLSArgs(cert, key, ca string) []string {
+	return []string{"--tls-port", "0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca}
 }
 
 // SentinelSet is a master with a replica, watched by Sentinels.
@@ -219,20 +233,30 @@ func (s *SentinelSet) Addrs() []string {
 }
 
 // StartSentinel starts a master, a replica and three Sentinels that agree on
-// them and fail over within seconds. sentinelArgs are put into each Sentinel's
-// file, a line each.
+// them and fail over within seconds. sentinelLines are put into each Sentinel's
+// file; a line "tls-port 0" makes all of them speak TLS with each other.
 func StartSentinel(t testing.TB, serverArgs []string, sentinelLines ...string) *SentinelSet {
 	set := &SentinelSet{Name: "mymaster", Master: Start(t, serverArgs...)}
-	set.Replica = Start(t, append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(set.Master.Port)}, serverArgs...)...)
+	master := set.Master.Port
+	if set.Master.tlsPort != 0 {
+		master = set.Master.tlsPort
+	}
+	set.Replica = Start(t, append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master)}, serverArgs...)...)
 	for range 3 {
 		s := Prepare(t)
 		conf := filepath.Join(s.Dir, "sentinel.conf")
 		lines := append([]string{
 			"port " + strconv.Itoa(s.Port), "dir " + s.Dir, "bind 127.0.0.1", "logfile " + filepath.Join(s.Dir, "redis.log"),
-			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", set.Name, set.Master.Port),
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", set.Name, master),
 			"sentinel down-after-milliseconds " + set.Name + " 500",
 			"sentinel failover-timeout " + set.Name + " 3000",
 		}, sentinelLines...)
+		for i, line := range lines {
+			if line == "tls-port 0" {
+				s.tlsPort = FreePort(t)
+				lines[i] = "tls-port " + strconv.Itoa(s.tlsPort)
+			}
+		}
 		require.NoError(t, os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 		s.args = []string{conf, "--sentinel"}
 		s.Up()

@@ -309,3 +309,41 @@ func TestSlotsMoveUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, asked.Load(), d.Used)
 }
+
+func tlsConfig(t *testing.T, certs certtest.Files) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(certs.Cert, certs.Key)
+	require.NoError(t, err)
+	return &tls.Config{RootCAs: certs.Pool, Certificates: []tls.Certificate{pair}}
+}
+
+func TestAClusterWithTLSAndAUser(t *testing.T) {
+	certs := certtest.Make(t, "127.0.0.1")
+	servers := redistest.StartCluster(t, 3, append(redistest.TLSArgs(certs.Cert, certs.Key, certs.CA), "--tls-cluster", "yes", "--user", "weir", "on", ">secret", "~*", "+@all")...)
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.TLSAddr())
+	}
+	store := open(t, redis.Options{Topology: redis.Cluster, Addrs: addrs, TLS: tlsConfig(t, certs), Username: "weir", Password: "secret"})
+	for i := range 50 {
+		_, err := ask(t, store, fmt.Sprintf("w1{tls%d}", i), bucket(t, 5), 5*time.Second)
+		require.NoError(t, err)
+	}
+}
+
+func TestSentinelsWithTLS(t *testing.T) {
+	certs := certtest.Make(t, "127.0.0.1")
+	args := append(redistest.TLSArgs(certs.Cert, certs.Key, certs.CA), "--tls-replication", "yes")
+	set := redistest.StartSentinel(t, args, "tls-port 0", "tls-replication yes",
+		"tls-cert-file "+certs.Cert, "tls-key-file "+certs.Key, "tls-ca-cert-file "+certs.CA)
+	var addrs []string
+	for _, s := range set.Sentinels {
+		addrs = append(addrs, s.TLSAddr())
+	}
+	store := open(t, redis.Options{Topology: redis.Sentinel, Master: set.Name, Addrs: addrs, TLS: tlsConfig(t, certs)})
+	var err error
+	require.Eventually(t, func() bool {
+		_, err = ask(t, store, "k", bucket(t, 5), time.Second)
+		return err == nil
+	}, 10*time.Second, 50*time.Millisecond, "%v", err)
+}
