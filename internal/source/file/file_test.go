@@ -75,7 +75,12 @@ type watched struct {
 
 func watch(t *testing.T, layout Layout) *watched {
 	t.Helper()
-	w, first, err := NewWatcher(layout, Options{Settle: 150 * time.Millisecond, Poll: time.Hour})
+	return watchWith(t, layout, 100*time.Millisecond)
+}
+
+func watchWith(t *testing.T, layout Layout, settle time.Duration) *watched {
+	t.Helper()
+	w, first, err := NewWatcher(layout, Options{Settle: settle, Poll: time.Hour})
 	require.NoError(t, err)
 	out := &watched{t: t, w: w, states: make(chan string, 100)}
 	out.states <- show(first)
@@ -137,16 +142,16 @@ func TestAFileIsNeverTakenHalf(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.yaml")
 	write(t, path, "old")
-	w := watch(t, Layout{Path: folder})
+	w := watchWith(t, Layout{Path: folder}, 600*time.Millisecond)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	require.NoError(t, err)
-	for range 8 { // longer in all than files need to settle
+	for range 16 { // longer in all than files need to settle
 		_, err := f.WriteString("x")
 		require.NoError(t, err)
-		time.Sleep(60 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 	require.NoError(t, f.Close())
-	w.next("a.yaml=xxxxxxxx")
+	w.next("a.yaml=" + strings.Repeat("x", 16))
 }
 
 func TestKubernetesSwapsItsLink(t *testing.T) {
