@@ -148,7 +148,17 @@ func (w *world) room() {
 	}
 }
 
+// midSecond waits until at least half a second is left of the present one, so
+// that the first requests of a case with per-second windows share a window.
+func midSecond() {
+	now := time.Now()
+	if left := now.Truncate(time.Second).Add(time.Second).Sub(now); left < time.Second/2 {
+		time.Sleep(left + 10*time.Millisecond)
+	}
+}
+
 func (w *world) play() error {
+	midSecond()
 	for i := range w.c.Steps {
 		s := &w.c.Steps[i]
 		if err := w.step(s); err != nil {
