@@ -1,6 +1,7 @@
 -- Sliding window log, exact. Numbers: limit, limit plus debt, window µs, skew
 -- µs. State: a list: the hits in total, then "time:hits" for each request, the
 -- oldest first. Only entries that have left the window are ever dropped.
+local MOST = 256 -- entries: those of spends alone, twice; only charges go past it
 local function log(key, now, mode, cost, jitter, a, i, commit)
   local limit, cap, window = tonumber(a[i]), tonumber(a[i + 1]), tonumber(a[i + 2])
   local function entry(text)
@@ -101,12 +102,17 @@ local function log(key, now, mode, cost, jitter, a, i, commit)
         left = left - hits
       end
     elseif took > 0 then
-      local text = string.format('%.0f:%.0f', stamp, took)
+      local hits = took
       if total == 0 and not stepped and dead == 0 then
-        redis.call('RPUSH', key, '0', text)
-      else
-        redis.call('RPUSH', key, text)
+        redis.call('RPUSH', key, '0')
+      else -- equal stamps share an entry, as does all that is past the bound
+        local last, had = entry(redis.call('LINDEX', key, -1))
+        if last and (last == stamp or redis.call('LLEN', key) > MOST) then
+          redis.call('RPOP', key)
+          hits = hits + had
+        end
       end
+      redis.call('RPUSH', key, string.format('%.0f:%.0f', stamp, hits))
     end
     if used == 0 then
       redis.call('DEL', key)
